@@ -369,11 +369,17 @@ class BurnIn(Workload[State, Output]):
                 self._test_memory(state, state.lanes[lane], visit)
             self._bare_rounds(burnt, state.lanes[lane], number, num_bare)
             proven = replace(pace, rounds=pace.rounds - num_bare)
-            return self._rounds(state, state.lanes[lane], number, proven, meet)
+            outs = self._rounds(state, state.lanes[lane], number, proven, meet)
+            if lane == 0:
+                with state.lanes[lane].streams.digests():
+                    for operands in burnt.operands.values():
+                        operands.read_again(state.lanes[lane].scratch)
+            return outs
 
         with switched(burnt.format, state.device.type):
             made = in_lanes(state.lanes, run)
         state.num_steps += 1
+        state.num_operand_readings += 2 * len(burnt.operands)
         last = pace.rounds - num_bare - 1
         return Output(
             number=number,
@@ -467,6 +473,35 @@ class BurnIn(Workload[State, Output]):
         if counts != state.seen():
             state.events += self._investigated(state, counts)
             state.see(counts)
+        state.events += self._damaged(state)
+
+    def _damaged(self, state: State) -> list[Event]:
+        """Operands that were read as others than they were, each once, with what differs."""
+        new = [
+            (number, kind, side)
+            for number, burnt in enumerate(state.formats)
+            for kind, operands in burnt.operands.items()
+            for side, count in enumerate(operands.wrong_on_host.tolist())
+            if count and (number, kind, side) not in state.operands_seen
+        ]
+        state.operands_seen.update(new)
+        seen, where = datetime.now(UTC), f"step {state.num_steps:,}, operands of seed {state.seed}"
+        room = max(0, MOST_EVENTS - len(state.events))
+        return [self._look_at_operand(state, *place).at(where, seen) for place in new[:room]]
+
+    def _look_at_operand(self, state: State, number: int, kind: str, side: int) -> Event:
+        burnt = state.formats[number]
+        drawn = self._drawn_again(state, number).operands[kind].pair
+        name = f"{kind} in {burnt.format.name}"
+        return burnt.operands[kind].investigate(side, name, drawn)
+
+    def _drawn_again(self, state: State, number: int) -> Burnt:
+        """A format as it was drawn when the launch was built, on the host."""
+        rng, host = torch.Generator().manual_seed(state.seed), torch.device("cpu")
+        sized = replace(self, by_device=False, size=state.formats[0].slots[0].m)
+        for burnt in state.formats[: number + 1]:
+            drawn, _ = sized._burnt(burnt.format, state.rotation.words, rng, host)  # noqa: SLF001
+        return drawn
 
     def _investigated(self, state: State, counts: Sequence[Sequence[Sequence[int]]]) -> list[Event]:
         """The mismatches that are new in `counts`, each with its repeats; memory's come last."""
@@ -541,14 +576,10 @@ class BurnIn(Workload[State, Output]):
         yield from self._check_random(state, output, firsts)
         counts = state.counts(is_waiting=True)
         links, num_links = self._wrong_links(state)
-        unhealthy = [
-            Event(where=f"{one} of {kind} in {burnt.format.name}", num_again=REPEATS)
-            for burnt in state.formats
-            for kind, operands in burnt.operands.items()
-            for one in operands.unhealthy()
-        ]
-        others = [*firsts, *links, *unhealthy]
-        events = [*state.events, *self._investigated(state, counts), *others]
+        with_new = [*self._investigated(state, counts), *self._read_all_operands(state)]
+        now, where = datetime.now(UTC), f"step {state.num_steps:,}"
+        others = [event.at(where, now) for event in (*firsts, *links)]
+        events = [*state.events, *with_new, *others]
         total = state.num_wrong + len(others)
         is_lasting = total > 1 or any(event.num_again for event in events)
         yield Check(
@@ -568,6 +599,13 @@ class BurnIn(Workload[State, Output]):
             detects=1,
             detects_what=f"mismatch that is gone in {REPEATS} repeats of the same operands",
         )
+
+    def _read_all_operands(self, state: State) -> list[Event]:
+        """Read the operands of every format once more; those that are damaged and were not seen."""
+        for operands in state.operands:
+            operands.read_again(state.lanes[0].scratch)
+            operands.wrong_on_host.copy_(operands.wrong)
+        return self._damaged(state)
 
     def _check_host_digests(self, state: State, output: Output) -> Check:
         """Products and link as the host reads them, against what the device says of them."""
@@ -681,13 +719,18 @@ class BurnIn(Workload[State, Output]):
         events = []
         for link in chosen:
             key, computed = keys[link % NUM_KEYS], keys[(link + 1) % NUM_KEYS]
-            exact = host.exact_link(key)[1]
+            right, exact = host.exact_link(key)
             if exact == computed:
                 continue
             start = torch.tensor([key], device=state.key.device)
-            times = sum(int(state.chain.link(start)[1]) != exact for _ in range(REPEATS))
-            where = f"link {link:,} of the chain, wrong again in {times} of {REPEATS} repeats"
-            events.append(Event(where=where, num_again=times))
+            products = (state.chain.link(start) for _ in range(REPEATS))
+            wrong = [product for product, led_to in products if int(led_to) != exact]
+            again = f"wrong again in {len(wrong)} of {REPEATS} repeats"
+            words = mismatches.difference(wrong[0], right) if wrong else "no repeat is wrong"
+            keys_shown = f"{computed % 2**64:016x} for {exact % 2**64:016x}"
+            where = f"link {link:,} of the chain, operands of key {key % 2**64:016x}, led to"
+            text = f"{where} {keys_shown}, {words}, {again}"
+            events.append(Event(where=text, num_again=len(wrong)))
         return events, len(chosen)
 
 

@@ -312,6 +312,7 @@ def _played(num_steps: int) -> tuple[str, list[tuple[int, str, int]]]:
             visit = state.rotation.next(is_cool=phase == "cool")
             for lane in state.lanes:
                 lane.tested_words[visit.test] += visit.stop - visit.start
+        state.num_operand_readings += 4
         state.num_steps += 1
     return coverage.covered(state, 0, [], 4), [*begun, (num_steps, END, state.num_products)]
 

@@ -36,6 +36,8 @@ def covered(state: State, total: int, events: Sequence[Event], num_links: int) -
         "references": f"{half:,} products held to the host's exact ones, "
         f"{half:,} to the first round's, which float64 confirmed",
         **_plain(state),
+        "operands": f"read again {state.num_operand_readings:,} times beside products, those of "
+        "each format in its every step",
         "in flight": f"{len(state.lanes)} products at once, each digested {_ways(state)}",
         "chained blocks": f"{state.num_steps:,} links, {num_links} recomputed by the host",
         "memory under test": f"{size:,} bytes, {percent(size, state.free_bytes)} of what was "

@@ -144,7 +144,8 @@ class State:
     `phase_steps` are the steps of a phase, `memory_rate` the bytes a second that a test of memory
     wrote and read in a trial, 0 where no clock was given. `seed` draws operands and patterns again.
     `trial_steps` are those of the plain loop, and of the proven one behind it. `num_products` were
-    made so far, of which `num_bare` were held to nothing.
+    made so far, of which `num_bare` were held to nothing. `operands_seen` are those that were seen
+    to be damaged, by number of the format, kind and side.
     """
 
     formats: list[Burnt]
@@ -163,6 +164,8 @@ class State:
     phase_steps: int = 1
     trial_steps: int = 0
     num_products: int = 0
+    num_operand_readings: int = 0
+    operands_seen: set[tuple[int, str, int]] = field(default_factory=set)
     num_bare: int = 0
     memory_rate: float = 0.0
     events: list[Event] = field(default_factory=list)
@@ -183,7 +186,13 @@ class State:
     @property
     def num_wrong(self) -> int:
         """Mismatches of all lanes; waits for the device."""
-        return sum(sum(map(sum, counts)) for counts in self.counts(is_waiting=True))
+        products = sum(sum(map(sum, counts)) for counts in self.counts(is_waiting=True))
+        return products + sum(int(one.wrong.sum()) for one in self.operands)
+
+    @property
+    def operands(self) -> list[Operands]:
+        """Of every format the two pairs."""
+        return [one for burnt in self.formats for one in burnt.operands.values()]
 
     @property
     def _trial_at(self) -> int:
