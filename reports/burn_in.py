@@ -14,10 +14,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from itertools import pairwise
 
 from markupsafe import Markup
 from scipy.special import chdtri
 
+from appliance.evidence.device_health import PLAIN, PROVEN
 from appliance.evidence.folding import Sampled, spread_of
 from appliance.evidence.journal_index import JournalIndex
 from appliance.evidence.launches import CaseEvidence, LaunchEvidence
@@ -195,7 +197,11 @@ def _segment_plot(
     if not done or not isinstance(phase, int | float):
         return
     launch, first, last = done[0]
-    stretches = tuple(_phases(first, last, float(phase) / _MINUTE))
+    stretches = tuple(
+        _recorded_phases(launch, first)
+        if launch.phases
+        else _phases(first, last, float(phase) / _MINUTE)
+    )
     own = [(utc, one) for utc, one in taken if one.launch == launch.id]
     series = tuple(_traces(own, begin, first, last))
     title = f"Segment {launch.number} of {evidence.case.device}, by phases"
@@ -203,10 +209,48 @@ def _segment_plot(
     if drawn:
         caption = (
             f"Segment {launch.number} with its phases: hot; shaded, cool (a quarter of the time "
-            "at work); striped, load in jumps. Phases count steps of about a second, so that "
-            "their edges are as planned, to a few seconds."
+            "at work); striped, load in jumps."
         )
+        if launch.phases:
+            caption += f" They begin and end as the launch recorded it. {_loop_sentence(launch)}"
+        else:
+            caption += (
+                " Phases count steps of about a second, so that their edges are as planned, to a "
+                "few seconds."
+            )
         yield drawn, caption
+
+
+def _loop_sentence(launch: LaunchEvidence) -> str:
+    """When the plain loop ran, which is too short for a mark of its own."""
+    for begin, end in pairwise(launch.phases):
+        if begin.phase == PLAIN:
+            since, took = begin.passed_ns * 1e-9, (end.passed_ns - begin.passed_ns) * 1e-9
+            return (
+                f"At {since:.0f} s a plain loop of {took:.1f} s and the same products digested "
+                "stand beside each other. "
+            )
+    return ""
+
+
+def _recorded_phases(launch: LaunchEvidence, first: float) -> Iterator[plots.Stretch]:
+    """Phases as the launch recorded them; the loops are part of the hot one before them."""
+    begins: list[tuple[str, float]] = []
+    for one in launch.phases:
+        kind = {"load in jumps": "jumps", PLAIN: "hot", PROVEN: "hot"}.get(one.phase, one.phase)
+        kind = "hot" if kind == "first products" else kind
+        if not begins or begins[-1][0] != kind:
+            begins.append((kind, first + one.passed_ns * 1e-9 / _MINUTE))
+    if len(begins) > MOST_PHASES:
+        return
+    for (kind, begin), (_, end) in pairwise(begins):
+        yield plots.Stretch(
+            label=kind,
+            begin=begin,
+            end=end,
+            is_shaded=kind == "cool",
+            is_striped=kind == "jumps",
+        )
 
 
 def _phases(first: float, last: float, length: float) -> Iterator[plots.Stretch]:

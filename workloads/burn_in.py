@@ -53,6 +53,7 @@ from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from appliance.stress import kinds
 from workloads.contract.failures import ParameterError
+from workloads.contract.hooks import LoadPhase
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.burning import coverage, mismatches, sizing
@@ -60,7 +61,16 @@ from workloads.parts.burning.exact_pair import ExactPair
 from workloads.parts.burning.formats import MULTIPLE, Format, chosen, parsed, switched
 from workloads.parts.burning.lanes import Lane, Pace, in_lanes
 from workloads.parts.burning.mismatches import REPEATS, Event, Operands, Slot
-from workloads.parts.burning.state import KINDS, Burnt, Rotation, State, Visit, shapes_of
+from workloads.parts.burning.state import (
+    KINDS,
+    PLAIN,
+    PROVEN,
+    Burnt,
+    Rotation,
+    State,
+    Visit,
+    shapes_of,
+)
 from workloads.parts.memory import digests, memory_tests
 from workloads.parts.memory.chain import Chain, first_key
 from workloads.parts.memory.memory_tests import Memory, Patterns
@@ -74,6 +84,8 @@ PERIODS = (0.001, 0.01, 0.1, 1.0, 10.0)
 COOL = 4
 """A cool phase works this part of the time."""
 STEP_SECONDS = 1.0
+FEWEST_TRIAL_ROUNDS = 4
+"""Of a step of the plain loop, and of the proven one: the last of them is proven in both."""
 MEMORY_SHARE = 0.1
 """Of a step's time, what a test of a part of the memory takes where the device sizes it."""
 MOST_PARTS = 1024
@@ -291,11 +303,12 @@ class BurnIn(Workload[State, Output]):
                 self._size_format(target, state, number) for number in range(len(state.formats))
             ]
             state.phase_steps = max(1, round(self.phase_seconds * len(steps) / sum(steps)))
+            state.trial_steps = len(state.formats)
             self._size_memory(target, state)
         for lane in state.lanes:
             self._touched(state, lane).zero_()  # what a trial left must not pass for a product
             for burnt, tally in zip(state.formats, lane.tallies, strict=True):
-                tally.give_rounds(burnt.hot_rounds)
+                tally.give_rounds(max(FEWEST_TRIAL_ROUNDS, burnt.hot_rounds))
 
     def _touched(self, state: State, lane: Lane) -> torch.Tensor:
         """What trials write to, of a lane's memory."""
@@ -352,6 +365,9 @@ class BurnIn(Workload[State, Output]):
     def extra_steps(self, state: State, num_steps: int) -> int:
         return EXTENSION * num_steps if state.num_wrong else 0
 
+    def phase(self, state: State) -> LoadPhase:
+        return LoadPhase(name=state.load, units=state.num_products, threads=torch.get_num_threads())
+
     def step(self, state: State) -> Output:
         self._look_back(state)
         if state.beside is not None and state.num_steps:  # no launch of one step needs it
@@ -364,17 +380,30 @@ class BurnIn(Workload[State, Output]):
         pace = self._pace(state, burnt, phase)
         state.phases[phase] += pace.rounds * len(state.lanes)
         is_first = state.num_steps < len(state.formats)  # the first products are proven first
-        visit = None if is_first else state.rotation.next(is_cool=phase == "cool")
+        is_trial = phase in (PLAIN, PROVEN)
+        num_bare = pace.rounds - 1 if phase == PLAIN and not is_first else 0
+        state.num_products += pace.rounds * len(state.lanes) * len(burnt.slots)
+        state.num_bare += num_bare * len(state.lanes) * len(burnt.slots)
+        has_no_visit = is_first or is_trial  # the two loops are to differ in digests alone
+        visit = None if has_no_visit else state.rotation.next(is_cool=phase == "cool")
 
         def run(lane: int, meet: Callable[[], object]) -> list[torch.Tensor]:
             if visit is not None:  # lanes do not wait for each other's test
                 self._test_memory(state, state.lanes[lane], visit)
-            return self._rounds(state, state.lanes[lane], number, pace, meet)
+            self._bare_rounds(burnt, state.lanes[lane], number, num_bare)
+            proven = replace(pace, rounds=pace.rounds - num_bare)
+            outs = self._rounds(state, state.lanes[lane], number, proven, meet)
+            if lane == 0:
+                with state.lanes[lane].streams.digests():
+                    for operands in burnt.operands.values():
+                        operands.read_again(state.lanes[lane].scratch)
+            return outs
 
         with switched(burnt.format, state.device.type):
             made = in_lanes(state.lanes, run)
         state.num_steps += 1
-        last = pace.rounds - 1
+        state.num_operand_readings += 2 * len(burnt.operands)
+        last = pace.rounds - num_bare - 1
         return Output(
             number=number,
             products=[product for products in made for product in products],
@@ -388,7 +417,10 @@ class BurnIn(Workload[State, Output]):
         is_first = state.num_steps < len(state.formats)
         rounds = 1 if is_first else burnt.hot_rounds
         seconds = burnt.product_seconds
-        if phase == "hot" or not seconds:
+        if phase in (PLAIN, PROVEN) and not is_first:
+            half = rounds // 2 if self.by_device else rounds
+            return Pace(rounds=max(FEWEST_TRIAL_ROUNDS, half))
+        if phase in ("hot", PLAIN, PROVEN) or not seconds:
             return Pace(rounds=rounds)
         is_free = self.by_device  # to make fewer rounds where the device is to rest
         is_waited_for = state.device.type == "cpu"  # launching a product waits for it
@@ -427,6 +459,19 @@ class BurnIn(Workload[State, Output]):
         lane.end_step(number, burnt.of_kind("random numbers"))
         return outs
 
+    def _bare_rounds(self, burnt: Burnt, lane: Lane, number: int, rounds: int) -> None:
+        """Rounds of a plain loop: products alone, where the proven round behind them overwrites.
+
+        They lie there as in the pass before, as what any round overwrites, so that what they leave
+        is never right.
+        """
+        a_cycle_less_one = burnt.num_sets * (len(burnt.slots) - 1)
+        outs = burnt.places(lane.pool, lane.tallies[number].num_rounds + a_cycle_less_one)
+        for _ in range(rounds):
+            for slot, out in zip(burnt.slots, outs, strict=True):
+                pair = burnt.operands[slot.kind].corner(slot.m, slot.n, slot.k)
+                self.multiply(burnt.format, *pair, out)
+
     def multiply(
         self, form: Format, left: torch.Tensor, right: torch.Tensor, out: torch.Tensor
     ) -> None:
@@ -451,6 +496,35 @@ class BurnIn(Workload[State, Output]):
         if counts != state.seen():
             state.events += self._investigated(state, counts)
             state.see(counts)
+        state.events += self._damaged(state)
+
+    def _damaged(self, state: State) -> list[Event]:
+        """Operands that were read as others than they were, each once, with what differs."""
+        new = [
+            (number, kind, side)
+            for number, burnt in enumerate(state.formats)
+            for kind, operands in burnt.operands.items()
+            for side, count in enumerate(operands.wrong_on_host.tolist())
+            if count and (number, kind, side) not in state.operands_seen
+        ]
+        state.operands_seen.update(new)
+        seen, where = datetime.now(UTC), f"step {state.num_steps:,}, operands of seed {state.seed}"
+        room = max(0, MOST_EVENTS - len(state.events))
+        return [self._look_at_operand(state, *place).at(where, seen) for place in new[:room]]
+
+    def _look_at_operand(self, state: State, number: int, kind: str, side: int) -> Event:
+        burnt = state.formats[number]
+        drawn = self._drawn_again(state, number).operands[kind].pair
+        name = f"{kind} in {burnt.format.name}"
+        return burnt.operands[kind].investigate(side, name, drawn)
+
+    def _drawn_again(self, state: State, number: int) -> Burnt:
+        """A format as it was drawn when the launch was built, on the host."""
+        rng, host = torch.Generator().manual_seed(state.seed), torch.device("cpu")
+        sized = replace(self, by_device=False, size=state.formats[0].slots[0].m)
+        for burnt in state.formats[: number + 1]:
+            drawn, _ = sized._burnt(burnt.format, state.rotation.words, rng, host)  # noqa: SLF001
+        return drawn
 
     def _investigated(self, state: State, counts: Sequence[Sequence[Sequence[int]]]) -> list[Event]:
         """The mismatches that are new in `counts`, each with its repeats; memory's come last."""
@@ -525,14 +599,10 @@ class BurnIn(Workload[State, Output]):
         yield from self._check_random(state, output, firsts)
         counts = state.counts(is_waiting=True)
         links, num_links = self._wrong_links(state)
-        unhealthy = [
-            Event(where=f"{one} of {kind} in {burnt.format.name}", num_again=REPEATS)
-            for burnt in state.formats
-            for kind, operands in burnt.operands.items()
-            for one in operands.unhealthy()
-        ]
-        others = [*firsts, *links, *unhealthy]
-        events = [*state.events, *self._investigated(state, counts), *others]
+        with_new = [*self._investigated(state, counts), *self._read_all_operands(state)]
+        now, where = datetime.now(UTC), f"step {state.num_steps:,}"
+        others = [event.at(where, now) for event in (*firsts, *links)]
+        events = [*state.events, *with_new, *others]
         total = state.num_wrong + len(others)
         is_lasting = total > 1 or any(event.num_again for event in events)
         yield Check(
@@ -554,6 +624,13 @@ class BurnIn(Workload[State, Output]):
         )
         if state.beside is not None:
             yield from state.beside.checks()
+
+    def _read_all_operands(self, state: State) -> list[Event]:
+        """Read the operands of every format once more; those that are damaged and were not seen."""
+        for operands in state.operands:
+            operands.read_again(state.lanes[0].scratch)
+            operands.wrong_on_host.copy_(operands.wrong)
+        return self._damaged(state)
 
     def _check_host_digests(self, state: State, output: Output) -> Check:
         """Products and link as the host reads them, against what the device says of them."""
@@ -667,13 +744,18 @@ class BurnIn(Workload[State, Output]):
         events = []
         for link in chosen:
             key, computed = keys[link % NUM_KEYS], keys[(link + 1) % NUM_KEYS]
-            exact = host.exact_link(key)[1]
+            right, exact = host.exact_link(key)
             if exact == computed:
                 continue
             start = torch.tensor([key], device=state.key.device)
-            times = sum(int(state.chain.link(start)[1]) != exact for _ in range(REPEATS))
-            where = f"link {link:,} of the chain, wrong again in {times} of {REPEATS} repeats"
-            events.append(Event(where=where, num_again=times))
+            products = (state.chain.link(start) for _ in range(REPEATS))
+            wrong = [product for product, led_to in products if int(led_to) != exact]
+            again = f"wrong again in {len(wrong)} of {REPEATS} repeats"
+            words = mismatches.difference(wrong[0], right) if wrong else "no repeat is wrong"
+            keys_shown = f"{computed % 2**64:016x} for {exact % 2**64:016x}"
+            where = f"link {link:,} of the chain, operands of key {key % 2**64:016x}, led to"
+            text = f"{where} {keys_shown}, {words}, {again}"
+            events.append(Event(where=text, num_again=len(wrong)))
         return events, len(chosen)
 
 

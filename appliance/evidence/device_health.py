@@ -13,9 +13,11 @@ block, and none in which the device itself says that it was mostly idle. Of thes
   active (vocabulary.HARMFUL_THROTTLES); `throttle_share_NAME` that of one reason. Reasons are
   reported one by one, so that a power cap hides no heat;
 - `lost_clock`: 1 - mean clock / highest clock of the part;
-- `power_fraction`: mean power in hot phases / power limit in force, of the case that drew least. Of
-  readings under load the highest six of seven parts are those of hot phases: of eight phases of a
-  burn-in six are hot, in the cool one a device is mostly idle, and the last loads it in jumps;
+- `power_fraction`: mean power in hot phases / power limit in force, of the case that drew least, by
+  the readings between the records that begin and end these phases. Where a record does not say its
+  phases it is no more than the mean of the highest six of seven parts of the readings under load,
+  of devices that were busy, which can show too little and never enough;
+- `core_use`: processor time in hot phases / what a launch's threads could have, of the least case;
 - `pcie_lanes_missing`, `pcie_generations_missing`: what the link's best reading in a launch falls
   short of the part's own maximum. The best, because idle links slow down; the worst launch counts;
 - `kernel_faults`, `kernel_faults_fatal`: lines of the kernel's log that the vendor calls faults.
@@ -55,14 +57,18 @@ MADE = (
     "kernel_faults_fatal",
     "lost_clock",
     "power_fraction",
+    "core_use",
     "pcie_lanes_missing",
     "pcie_generations_missing",
     SHARE,
     *(f"{SHARE}_{name}" for name in THROTTLES),
 )
 """Metrics that the ledger makes; counters and readings are metrics beside them."""
+HOT, PLAIN, PROVEN = "hot", "plain loop", "proven loop"
+"""Phases of a burn-in: all that it does at full load, bare products, and the same ones digested."""
 HOT_PART = 6 / 7
-"""Of the readings under load of a burn-in, those of its hot phases."""
+"""Of readings under load, at most those of hot phases, where a burn-in does not say its phases."""
+UNTAGGED = "the record does not say when its hot phases began and ended: run it with this version"
 FIFTHS = 5
 SETTLED_KELVINS = 2.0
 """By which a temperature that has settled may still rise from one fifth of the time to the next."""
@@ -120,6 +126,18 @@ class Gap:
     hint: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainLoop:
+    """A burn-in beside bare products of the same shapes on the same device, of the least case.
+
+    `power` is mean power in hot phases over that of the plain loop, None where none was read;
+    `speed` the products a second of the proven loop over those of the plain one before it.
+    """
+
+    power: float | None
+    speed: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ledger:
     """One device in these cases; `cases` that do not use it are left out."""
@@ -145,6 +163,7 @@ class Ledger:
             "kernel_faults_fatal": lambda: self._logged(is_fatal=True),
             "lost_clock": self._lost_clock,
             "power_fraction": self._power_fraction,
+            "core_use": self._core_use,
             "pcie_lanes_missing": lambda: self._missing("pcie_width", is_idle_same=True),
             "pcie_generations_missing": lambda: self._missing("pcie_generation"),
             SHARE: lambda: self._share(HARMFUL_THROTTLES),
@@ -350,11 +369,63 @@ class Ledger:
             return Observed(device=self.device.id, gap=gap)
         where = min(known, key=known.__getitem__)
         least, most = known[where] / limit, max(known.values()) / limit
-        count = sum(self._loaded(case).num_readings for case in self.cases)
-        return Observed(device=self.device.id, low=least, high=most, count=count, where=where)
+        counts = [
+            (self.of_phase(case, HOT) if _has_phases(case) else self._loaded(case)).num_readings
+            for case in self.cases
+        ]
+        is_tagged = all(map(_has_phases, self.cases))
+        return Observed(
+            device=self.device.id,
+            low=least,
+            high=most,
+            count=sum(counts),
+            where=where,
+            gap="" if is_tagged else UNTAGGED,
+        )
+
+    def _core_use(self) -> Observed:
+        """Of the least case; nothing is known of a record that does not say its phases."""
+        use = {case.case.id: _core_use_of(case) for case in self.cases}
+        known = {name: value for name, value in use.items() if value is not None}
+        if not known or len(known) < len(use):
+            return Observed(device=self.device.id, gap=UNTAGGED)
+        where = min(known, key=known.__getitem__)
+        least, most = known[where], max(known.values())
+        return Observed(device=self.device.id, low=least, high=most, count=len(known), where=where)
+
+    def of_phase(self, case: CaseEvidence, phase: str) -> Columns:
+        """All readings of the device in a phase, also those that say that it was idle."""
+        own = [
+            one
+            for launch in case.launches
+            for one in (launch.readings if launch.blocks else ())  # a killed one covers nothing
+            if one.phase == phase and one.device == self.device.id
+        ]
+        return Columns(own)
+
+    def plain_loop(self) -> PlainLoop | None:
+        """What the plain loops of its cases reached; None where none was made."""
+        speeds = [speed for case in self.cases if (speed := _speed_of(case)) is not None]
+        if not speeds:
+            return None
+        ratios = [
+            hot / plain
+            for case in self.cases
+            if (plain := self._mean_watts(case, PLAIN)) and (hot := self._mean_watts(case, HOT))
+        ]
+        return PlainLoop(power=min(ratios, default=None), speed=min(speeds))
+
+    def _mean_watts(self, case: CaseEvidence, phase: str) -> float | None:
+        readings = self.of_phase(case, phase)
+        watts, known = readings.row("power_watts")
+        counts = readings.counts[known]
+        total = int(counts.sum())
+        return math.fsum(counts * watts[known]) / total if total else None
 
     def _hot_power(self, case: CaseEvidence) -> float | None:
         """Mean watts of the hot phases of a case; None where no power was read under load."""
+        if _has_phases(case):
+            return self._mean_watts(case, HOT)
         loaded = self._loaded(case)
         watts, known = loaded.row("power_watts")
         counts = loaded.counts[known].tolist()
@@ -513,6 +584,52 @@ class Ledger:
     def _fact_hint(self, name: str) -> str:
         fact = self.device.facts.get(name)
         return (fact.hint if fact is not None else "") or f"{name} of the part is not reported"
+
+
+def _has_phases(case: CaseEvidence) -> bool:
+    """Whether every launch of a case that has steps says how they loaded its device."""
+    worked = [launch for launch in case.launches if launch.blocks]
+    return bool(worked) and all(launch.phases for launch in worked)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stretch:
+    """One phase from its begin to the next: its own time, processor time and units of work."""
+
+    phase: str
+    passed_ns: int
+    processor_ns: int
+    threads: int
+    units: int
+
+
+def _stretches(launch: LaunchEvidence) -> Iterator[_Stretch]:
+    for begin, end in pairwise(launch.phases):
+        if (begin.index, begin.rank) == (end.index, end.rank):
+            yield _Stretch(
+                phase=begin.phase,
+                passed_ns=end.passed_ns - begin.passed_ns,
+                processor_ns=end.processor_ns - begin.processor_ns,
+                threads=begin.threads,
+                units=end.units - begin.units,
+            )
+
+
+def _core_use_of(case: CaseEvidence) -> float | None:
+    hot = [one for launch in case.launches for one in _stretches(launch) if one.phase == HOT]
+    had = sum(one.threads * one.passed_ns for one in hot)
+    return sum(one.processor_ns for one in hot) / had if had > 0 else None
+
+
+def _speed_of(case: CaseEvidence) -> float | None:
+    """Median over launches, of the plain loop's time for a product over the proven one's."""
+    speeds = []
+    for launch in case.launches:
+        for plain, proven in pairwise(_stretches(launch)):
+            is_pair = (plain.phase, proven.phase) == (PLAIN, PROVEN)
+            if is_pair and min(plain.units, plain.passed_ns, proven.passed_ns) > 0:
+                speeds.append(plain.passed_ns / plain.units * proven.units / proven.passed_ns)
+    return statistics.median(speeds) if speeds else None
 
 
 def mean_of_highest(weighted: Sequence[tuple[float, int]], part: float) -> float | None:

@@ -48,7 +48,7 @@ FOLD_NS = 60 * 10**9
 FOLD_MINUTES = (1, 2, 5, 10)
 MOST_BYTES = 50 * 10**6
 """What the journal of a run may take, as far as ten minutes at once allow it."""
-SEGMENT_BYTES, MINUTE_BYTES = 16_000, 1_700
+SEGMENT_BYTES, MINUTE_BYTES = 20_000, 1_700
 """What a segment and a minute of it take for each device, measured with 24 values a reading."""
 DETAIL_NS = 10 * 10**9
 """What stands in full at the begin and the end of the steps and around whatever stands out."""
@@ -128,6 +128,10 @@ class ReadingFold:
         for one in self._pending:
             one.is_detail |= one.at_ns >= now_ns - DETAIL_NS
         return self._folded(now_ns)
+
+    def cut(self, now_ns: int) -> ReadingsFolded | None:
+        """The minute up to now, however short: what comes is of another phase of load."""
+        return self._folded(now_ns)  # not `close`: the steps go on
 
     def _remember(self, cut_ns: int) -> None:
         """What later readings are held to: the last whole minute up to this moment."""
@@ -251,7 +255,8 @@ def _state(values: Values) -> tuple[object, ...]:
 class Sampled:
     """Readings of a device that are alike: one, or a group of `count` of which `values` are means.
 
-    `lows` and `highs` are the extremes of each value. `at_ns` is when it was read by the journal's
+    `lows` and `highs` are the extremes of each value, `phase` is how its launch loaded the device,
+    empty where it did not say. `at_ns` is when it was read by the journal's
     clock, of a group the middle of its minute; None: when its line was written.
     """
 
@@ -261,6 +266,7 @@ class Sampled:
     values: Values
     lows: Values
     highs: Values
+    phase: str = ""
     at_ns: int | None = None
 
 
@@ -353,8 +359,8 @@ class Columns:
         return np.concatenate(numbers), np.concatenate(masks)
 
 
-def of_reading(reading: Reading) -> Sampled:
-    """One reading."""
+def of_reading(reading: Reading, phase: str = "") -> Sampled:
+    """One reading, in this phase of load."""
     values = reading.values
     return Sampled(
         launch=reading.launch,
@@ -363,15 +369,18 @@ def of_reading(reading: Reading) -> Sampled:
         values=values,
         lows=values,
         highs=values,
+        phase=phase,
     )
 
 
-def sampled_of(event: Reading | ReadingsFolded) -> list[Sampled]:
-    """What a record of readings holds."""
-    return [of_reading(event)] if isinstance(event, Reading) else list(of_folded(event))
+def sampled_of(event: Reading | ReadingsFolded, phase: str = "") -> list[Sampled]:
+    """What a record of readings holds, in this phase of load."""
+    if isinstance(event, Reading):
+        return [of_reading(event, phase)]
+    return list(of_folded(event, phase))
 
 
-def of_folded(folded: ReadingsFolded) -> Iterator[Sampled]:
+def of_folded(folded: ReadingsFolded, phase: str = "") -> Iterator[Sampled]:
     """What a minute holds: its readings in full, and its groups."""
     for one in in_detail(folded):
         yield Sampled(
@@ -381,6 +390,7 @@ def of_folded(folded: ReadingsFolded) -> Iterator[Sampled]:
             values=one.values,
             lows=one.values,
             highs=one.values,
+            phase=phase,
             at_ns=one.at_ns,
         )
     for group in folded.groups:
@@ -394,6 +404,7 @@ def of_folded(folded: ReadingsFolded) -> Iterator[Sampled]:
             values=Readings.of_known({**group.common, **means}),
             lows=Readings.of_known({**group.common, **lows}),
             highs=Readings.of_known({**group.common, **highs}),
+            phase=phase,
             at_ns=(folded.begin_ns + folded.end_ns) // 2,
         )
 

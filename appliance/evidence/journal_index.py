@@ -112,7 +112,8 @@ class JournalIndex:
         launch = self._launches.get(name)
         self.run.interruptions.take(event, was_open=launch is not None and launch.is_open)
         if isinstance(event, Reading | ReadingsFolded):
-            self._read.append((line, sampled_of(event)))
+            phase = "" if launch is None else launch.phase
+            self._read.append((line, sampled_of(event, phase)))
         elif type(event) in OF_RUN:
             self._take_beside(event)
         self._idle.take(line)

@@ -34,6 +34,7 @@ from appliance.records.journal import (
     Libraries,
     MismatchExamined,
     NotObserved,
+    PhaseBegan,
     Reading,
     ReadingsFolded,
     Repeated,
@@ -98,6 +99,7 @@ class LaunchEvidence:
 
     `session` is the one that it is planned in; `place` is its place among the launches of the run,
     in the order in which they started;
+    `phases` are those in which its steps loaded the device, in their order;
     `moments` are the times (UTC) at which its blocks were recorded. `figures` grow with `settle`.
     `blocks_before` has for each reading how many blocks had been reported by then, None before the
     steps were under way. `excursions` are minutes in which a reading stood out, by the time (UTC)
@@ -118,6 +120,7 @@ class LaunchEvidence:
     started: Started | None = None
     calibrated: list[Calibrated] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
+    phases: list[PhaseBegan] = field(default_factory=list)
     moments: list[str] = field(default_factory=list)
     figures: list[BlockFigures] = field(default_factory=list)
     readings: list[Sampled] = field(default_factory=list)
@@ -145,6 +148,12 @@ class LaunchEvidence:
     loads: dict[str, tuple[tuple[int, int], Columns]] = field(default_factory=dict)
     _means: dict[Clock, tuple[int, float | None]] | None = None
     _series: dict[Clock, tuple[int, Series]] | None = None
+
+    @property
+    def phase(self) -> str:
+        """How its steps load the device now; empty before they do, or where nothing says it."""
+        is_over = len(self.blocks) > self.phases[-1].index if self.phases else True
+        return "" if is_over else self.phases[-1].phase
 
     @property
     def is_completed(self) -> bool:
@@ -258,6 +267,9 @@ class LaunchEvidence:
             case Started() | Calibrated() | Warmed():
                 self._inside()
                 self._prepare(event)
+            case PhaseBegan():
+                self._inside()
+                self.phases.append(event)
             case Block():
                 self._inside()
                 self.blocks.append(event)

@@ -73,7 +73,13 @@ MORE_MINUTES = "Run it within more minutes, or without --minutes."
 SOFTWARE = (
     "Install what is named there, or the versions of the locks (see `bench doctor`), and run again."
 )
-POWER = "power_fraction"
+POWER, CORES = "power_fraction", "core_use"
+CORES_AT_LEAST = 0.95
+"""Of processors, whose power nobody limits by load, what hot phases use of their cores."""
+SPEED_AT_LEAST = 0.95
+"""Of the products a second of a plain loop, what those of a burn-in that are proven come to."""
+MOST_SLOWED, MOST_LOST_CLOCK = 0.01, 0.05
+"""Readings with a reason to slow down, and clock below the highest, of a device that is free."""
 NOT_BURNT = "no case of the plan is a burn-in"
 RECORD = (
     "Nothing for this device; with a qualified record of the burn-in on this model "
@@ -566,7 +572,7 @@ def load(criterion: Criterion, cases: Sequence[CaseEvidence], inputs: RulingInpu
     burnt = [one for one in cases if is_burn_in(one.case)]
     if not burnt:
         return RulingDraft(ruling="not_applicable", reason="unplanned", explanation=NOT_BURNT)
-    draft = health(criterion, burnt, inputs, "cases")
+    draft = _full_load(criterion, burnt, inputs)
     lacking = [why for one in burnt if (why := _unrecorded(one.case, inputs))]
     if not lacking:
         return draft
@@ -579,6 +585,46 @@ def load(criterion: Criterion, cases: Sequence[CaseEvidence], inputs: RulingInpu
         action=RECORD,
         statistic=draft.statistic,
     )
+
+
+def _full_load(
+    criterion: Criterion, burnt: Sequence[CaseEvidence], inputs: RulingInputs
+) -> RulingDraft:
+    """By power over its limit, or over that of the plain loop; of processors by use of their cores.
+
+    A device may need less than its limit for any product. So one that draws as much as in a plain
+    loop, and makes as many products, is at full load, if nothing holds it back: no reason to slow
+    down is active, and its clock is the highest.
+    """
+    draft = health(criterion, burnt, inputs, "cases")
+    if draft.reason == "absent":
+        return health(
+            replace(criterion, metric=CORES, at_least=CORES_AT_LEAST), burnt, inputs, "cases"
+        )
+    if draft.ruling != "fail":
+        return draft
+    devices = inputs.system.identity.devices
+    ledgers = device_health.of_devices(devices, burnt, "cases")
+    beyond = [one for one in ledgers if _is_beyond(criterion, one.observe(criterion.metric))]
+    if not all(_is_as_plain_loop(criterion, one) for one in beyond):
+        return draft
+    shown = "; ".join(map(load_sentence, beyond))
+    return RulingDraft(
+        ruling="pass",
+        explanation=f"at full load by the plain loop beside it: {shown}",
+        statistic=draft.statistic,
+    )
+
+
+def _is_as_plain_loop(criterion: Criterion, ledger: device_health.Ledger) -> bool:
+    loop = ledger.plain_loop()
+    slowed, lost = ledger.observe(device_health.SHARE), ledger.observe("lost_clock")
+    if loop is None or loop.power is None or slowed.high is None or lost.high is None:
+        return False
+    is_free = slowed.high <= MOST_SLOWED and lost.high <= MOST_LOST_CLOCK
+    is_known = not (slowed.gap or lost.gap or ledger.observe(criterion.metric).gap)
+    is_alike = loop.power >= (criterion.at_least or 1.0) and loop.speed >= SPEED_AT_LEAST
+    return is_free and is_known and is_alike
 
 
 def is_burn_in(case: Case) -> bool:
@@ -612,8 +658,19 @@ def load_sentence(ledger: device_health.Ledger) -> str:
         if warm is None
         else f"{warm[0]:.0f} celsius at most, {'settled' if warm[1] else 'still rising'}",
         f"slowed down by {', '.join(reasons)} of the readings" if reasons else calm,
+        _beside_plain_loop(ledger.plain_loop()),
     ]
+    use = ledger.observe(CORES)
+    if power.is_absent and use.low is not None:
+        words[0] = f"{use.low:.3f} of its cores in use in hot phases"
     return f"{ledger.device.id}: {', '.join(words)}"
+
+
+def _beside_plain_loop(loop: device_health.PlainLoop | None) -> str:
+    if loop is None:
+        return "no plain loop beside it"
+    power = "" if loop.power is None else f"{loop.power:.3f} of the power and "
+    return f"{power}{loop.speed:.3f} of the speed of a plain loop"
 
 
 def _limit(criterion: Criterion) -> float | None:

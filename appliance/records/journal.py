@@ -487,6 +487,31 @@ class Warmed(Record):
     wall_ns: Nanoseconds
 
 
+END = "end"
+"""The phase that ends the last one of a block."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseBegan(Record):
+    """From its next step on a launch loads its device otherwise; END ends a block's last phase.
+
+    `step` is the number of that step in the block, `passed_ns` the block's own time before it.
+    `units` are the units of work that all steps of the launch have made so far, `processor_ns` the
+    time that its process has had of all processors, `threads` the threads that compute on them.
+    """
+
+    kind: Literal["phase_began"] = "phase_began"
+    launch: str
+    rank: int
+    index: int
+    phase: str
+    step: int
+    passed_ns: BigInt
+    units: int
+    processor_ns: BigInt
+    threads: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepsFolded(Record):
     """Consecutive steps of a block as smallest, largest and sum of their times; at least two.
@@ -650,6 +675,7 @@ WorkerEvent = (
     | Calibrated
     | Witnessed
     | Warmed
+    | PhaseBegan
     | Block
     | StageTimes
 )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from appliance.evidence.folding import FOLD_NS, ReadingFold, Values
 from appliance.planning.launch_constants import SEGMENTED
-from appliance.records.journal import Event, Reading, UsersCounted, Warmed
+from appliance.records.journal import END, Event, PhaseBegan, Reading, UsersCounted, Warmed
 from appliance.records.plan import Case
 
 
@@ -46,8 +46,18 @@ class ReadingLog:
         if isinstance(event, UsersCounted):
             return  # says nothing of the launch's steps
         now = self.now_ns()
+        if isinstance(event, PhaseBegan):
+            self._cut(event.launch, now, is_end=event.phase == END)
+            return
         for fold in self._folds.pop(getattr(event, "launch", ""), {}).values():
             ended = fold.close(now)
+            if ended is not None:
+                self.record(ended)
+
+    def _cut(self, launch: str, now_ns: int, *, is_end: bool) -> None:
+        """Record what was held back of another phase of load; the steps go on."""
+        for fold in self._folds.get(launch, {}).values():
+            ended = fold.close(now_ns) if is_end else fold.cut(now_ns)
             if ended is not None:
                 self.record(ended)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TypeVar
 
 from appliance.errors import EvidenceError
@@ -23,8 +24,10 @@ from appliance.planning.launch_constants import (
     NUM_EMPTY_BLOCKS,
     REPEATED_INPUT_BOUND,
     REPEATS_AFTER_MISMATCH,
+    SEGMENTED,
 )
 from appliance.records.journal import (
+    END,
     Artifact,
     Block,
     Calibrated,
@@ -38,6 +41,7 @@ from appliance.records.journal import (
     Libraries,
     Line,
     MismatchExamined,
+    PhaseBegan,
     Repeated,
     RunResumed,
     SessionBegan,
@@ -293,6 +297,35 @@ def _stages(records: _RankRecords) -> str:
     return ""
 
 
+def _load_phases(records: _RankRecords) -> str:
+    """Phases of load that do not tile a block in order, or go back in what they count."""
+    phases, blocks = records.of(PhaseBegan), records.of(Block)
+    is_segment = records.case.workload in SEGMENTED and records.is_by_blocks
+    if is_segment and records.is_completed and not phases and not records.plan.converted_from:
+        return "completed and does not say how its steps loaded the device"
+    for before, after in pairwise(phases):
+        if before.phase == END and (after.index, after.step) != (before.index + 1, 0):
+            return f"has a phase of load after block {before.index} had ended"
+        is_later = before.phase == END or (after.step, after.passed_ns) > (
+            before.step,
+            before.passed_ns,
+        )
+        counts = zip(
+            (before.units, before.processor_ns), (after.units, after.processor_ns), strict=True
+        )
+        if not is_later or any(one > other for one, other in counts):
+            return f"has a phase of load ({after.phase}) that begins before the one before it"
+    if phases and phases[0].step:
+        return "has steps before its first phase of load"
+    for end in (one for one in phases if one.phase == END):
+        block = next((one for one in blocks if one.index == end.index), None)
+        if block is not None and (
+            end.step != block.num_steps or end.passed_ns > CLOCK_SLACK * block.block_wall_ns
+        ):
+            return f"has phases of load that do not end with block {end.index}"
+    return ""
+
+
 def _inside(records: _RankRecords, event: object) -> int:
     """Nanoseconds that this record accounts for; a first step that stands in a block, not twice."""
     match event:
@@ -429,6 +462,7 @@ RULES: tuple[Callable[[_RankRecords], str], ...] = (
     _spans,
     _stages,
     _checked_steps,
+    _load_phases,
     _own_bounds,
     _digests,
     _target,

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import gc
 import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -37,6 +38,7 @@ from appliance.ipc.stage_clock import StageClock
 from appliance.planning.check_sampling import sampled_steps
 from appliance.planning.launch_constants import SEGMENTED
 from appliance.records.journal import (
+    END,
     Block,
     Calibrated,
     Check,
@@ -46,6 +48,7 @@ from appliance.records.journal import (
     InputsDrawn,
     Libraries,
     Phase,
+    PhaseBegan,
     Stage,
     Started,
     TimedStage,
@@ -296,6 +299,7 @@ class LaunchCourse:
                 has_last=has_last,
                 is_drawn=None if draws is None else _shifted(draws.take, num_steps),
                 extra_steps=None if repeated else self._extra_steps(state, has_last=has_last),
+                between=self._phases(state, index),
             )
             samples = self._block(state, repeated or length, hooks)
             begin = first_step + num_steps
@@ -315,6 +319,31 @@ class LaunchCourse:
             return None
         spec = self.spec
         return _Draws(coming=sampled_steps(spec.seed, spec.launch, spec.protocol.block_steps))
+
+    def _phases(self, state: Any, index: int) -> Callable[[int, int, bool], None] | None:
+        """Reports of each phase in which a block's steps load the device, as it begins."""
+        if not self._has_own("phase"):
+            return None
+        last = ""
+
+        def report(num_steps: int, passed_ns: int, has_next: bool) -> None:  # noqa: FBT001
+            nonlocal last
+            now = self.workload.phase(state)
+            name = now.name if has_next else END
+            if name != last:
+                self._send(
+                    PhaseBegan,
+                    index=index,
+                    phase=name,
+                    step=num_steps,
+                    passed_ns=passed_ns,
+                    units=now.units,
+                    processor_ns=time.process_time_ns(),
+                    threads=now.threads,
+                )
+                last = name
+
+        return report
 
     def _extra_steps(self, state: Any, *, has_last: bool) -> Callable[[int], int] | None:
         """How many more steps a block shall have; None where that is never any.

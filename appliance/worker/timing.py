@@ -111,6 +111,8 @@ class BlockHooks:
     `is_drawn` names by its number in the block. `has_reached` is asked after every `every` steps,
     of which `before` lie before the block, and after the last; a hit ends the block. `extra_steps`
     is asked at the end of a block that has made so many steps, how many more it shall have.
+    `between` is told before each step how many were made, how many nanoseconds of the block have
+    passed and that there is a next one; and after the last that there is none.
     """
 
     snapshot: Callable[[], object] = lambda: None
@@ -120,6 +122,7 @@ class BlockHooks:
     every: int = 0
     before: int = 0
     extra_steps: Callable[[int], int] | None = None
+    between: Callable[[int, int, bool], object] | None = None
 
 
 NOTHING = BlockHooks()
@@ -346,6 +349,7 @@ class _Course:
             may_be_last = self._may_be_last(passed)
             is_drawn = self.hooks.is_drawn is not None and self.hooks.is_drawn(self.num_steps)
             self.samples.output = None  # freed before the step, not inside it
+            self._tell(passed, has_next=True)
             if is_drawn or (may_be_last and self.hooks.has_last):
                 self.samples.before = self._stop(self.hooks.snapshot)
             end = self._sample()
@@ -354,7 +358,13 @@ class _Course:
             passed = end - origin.wall_ns - self.stopped.wall_ns
             if self._is_over(passed, has_snapshot=may_be_last):
                 break
+        self._tell(passed, has_next=False)
         return self._finished(origin.until(_moment(self.stopwatch)))
+
+    def _tell(self, passed: int, *, has_next: bool) -> None:
+        between = self.hooks.between
+        if between is not None:
+            self._stop(lambda: between(self.num_steps, passed, has_next))
 
     def _may_be_last(self, passed: int) -> bool:
         is_due = self.num_steps + 1 >= self.length.steps

@@ -129,7 +129,7 @@ def test_what_stands_out_has_ten_seconds_around_it_in_full(
 
 @pytest.mark.parametrize(
     ("devices", "hours", "minutes"),
-    [(1, 168, 1), (2, 168, 1), (4, 168, 2), (8, 24, 1), (8, 168, 5)],
+    [(1, 168, 1), (2, 168, 1), (4, 168, 2), (8, 24, 1), (8, 168, 10)],
 )
 def test_minutes_are_as_wide_as_keeps_a_run_to_50_mb(
     devices: int, hours: int, minutes: int

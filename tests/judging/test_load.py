@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pytest
 from support.builders import (
@@ -12,17 +12,20 @@ from support.builders import (
     a_case,
     a_plan,
     bare_lines,
+    block,
     records,
     verdict_of,
     watched_events,
 )
+from support.recorded_runs import recorded_run
 from support.watched_runs import CALM, DEVICE, HEALTHY, ruling, system
 
 from appliance.evidence import device_health
 from appliance.evidence.journal_index import index_of
 from appliance.judging.verdict import LOAD, of_plan, requirements
+from appliance.records.journal import END, Event, LaunchEnded, PhaseBegan, Reading, Warmed
 from appliance.records.plan import Plan
-from appliance.records.system import Fact
+from appliance.records.system import Fact, System
 from appliance.records.verdict import Verdict
 
 LIMIT = 700.0  # watts, an H100's
@@ -41,10 +44,65 @@ def watched(
     return {DEVICE: Watching(counters=lambda _: HEALTHY, values=lambda _: read, readings=readings)}
 
 
-def judged(devices: Mapping[str, Watching], plan: Plan = PLAN, *, is_known: bool = True) -> Verdict:
-    qualified = {"qualified": KNOWN} if is_known else {}
-    events = watched_events(plan, devices)
-    return verdict_of(plan, events, FUNCTIONAL, system=NODE, **qualified)
+def judged(
+    devices: Mapping[str, Watching],
+    plan: Plan = PLAN,
+    *,
+    is_known: bool = True,
+    loop: Loop | None = None,
+    system: System = NODE,
+) -> Verdict:
+    qualified = {"qualified": records(plan, system)} if is_known else {}
+    events = list(tagged(watched_events(plan, devices), loop))
+    return verdict_of(plan, events, FUNCTIONAL, system=system, **qualified)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loop:
+    """What the plain loop of a launch drew, and the seconds that it and the proven one took."""
+
+    watts: float | None
+    seconds: float = 1.0
+    proven_seconds: float = 1.02
+
+
+def tagged(events: Sequence[Event], loop: Loop | None, *, core_use: float = 1.0) -> Iterator[Event]:
+    """The same, all readings of the devices in hot phases, and those of the loop behind them."""
+    last: Reading | None = None
+    for event in events:
+        if isinstance(event, Reading) and last is None:
+            yield phase(event.launch, "hot", 0)
+        elif last is not None and not isinstance(event, Reading):
+            yield from _behind_hot(last, loop, core_use)
+            last = None
+        if isinstance(event, Reading):
+            last = event
+        yield event
+
+
+def _behind_hot(reading: Reading, loop: Loop | None, core_use: float) -> Iterator[Event]:
+    passed, launch = 10.0, reading.launch
+    busy = core_use * passed
+    if loop is not None:
+        yield phase(launch, "plain loop", 1, passed, busy)
+        yield replace(reading, values={**reading.values, "power_watts": loop.watts})
+        yield phase(launch, "proven loop", 2, passed + loop.seconds, busy)
+        passed += loop.seconds + loop.proven_seconds
+    yield phase(launch, END, 3, passed, busy)
+
+
+def phase(launch: str, name: str, step: int, passed: float = 0.0, busy: float = 0.0) -> PhaseBegan:
+    return PhaseBegan(
+        launch=launch,
+        rank=0,
+        index=1,
+        phase=name,
+        step=step,
+        passed_ns=round(passed * 1e9),
+        units=100 * step,
+        processor_ns=round(busy * 1e9),
+        threads=1,
+    )
 
 
 def test_device_that_draws_what_it_may_passes_where_a_record_has_the_model() -> None:
@@ -74,8 +132,95 @@ def test_without_a_record_it_is_shown_and_not_judged() -> None:
     assert result.explanation == (
         "there is no qualified record of burn_in on Test Processor 9000; reported, not judged: "
         f"{DEVICE}: 0.386 of its power limit in hot phases, clock 0.900 of the highest, "
-        "64 celsius at most, settled, slowed down by power_cap in 100 % of the readings"
+        "64 celsius at most, settled, slowed down by power_cap in 100 % of the readings, "
+        "no plain loop beside it"
     )
+
+
+def test_what_is_drawn_is_set_beside_a_plain_loop() -> None:
+    shown = ruling(judged(watched(270.0), is_known=False, loop=Loop(watts=690.0)), "load")
+    assert "0.391 of the power and 0.980 of the speed of a plain loop" in shown.explanation
+
+
+FREE = {"graphics_clock_hertz": 2e9, "throttled_power_cap": 0.0}
+"""Readings of a device that nothing slows down, at its highest clock."""
+
+
+def test_device_that_draws_less_in_any_product_is_loaded_as_by_a_plain_loop() -> None:
+    result = ruling(judged(watched(500.0, **FREE), loop=Loop(watts=505.0)), "load")
+    assert (result.ruling, result.required) == ("pass", True)
+    assert "0.714 of its power limit" in result.explanation
+    assert "0.990 of the power and 0.980 of the speed of a plain loop" in result.explanation
+
+
+@pytest.mark.parametrize(
+    ("loop", "values"),
+    [
+        (Loop(watts=690.0), FREE),
+        (Loop(watts=505.0, proven_seconds=1.1), FREE),
+        (Loop(watts=None), FREE),
+        (Loop(watts=505.0), {**FREE, "graphics_clock_hertz": 1.8e9}),
+        (Loop(watts=505.0), {**FREE, "throttled_thermal": 1.0}),
+        (Loop(watts=505.0), {**FREE, "throttled_thermal": None}),
+        (None, FREE),
+    ],
+    ids=["power", "speed", "no power", "clock", "slowed down", "not known", "no loop"],
+)
+def test_device_that_is_held_back_is_not_excused_by_the_plain_loop(
+    loop: Loop | None, values: Mapping[str, float | None]
+) -> None:
+    assert ruling(judged(watched(500.0, **values), loop=loop), "load").ruling == "fail"
+
+
+def test_record_without_phases_shows_too_little_power_and_never_enough() -> None:
+    for watts, word in ((270.0, "fail"), (690.0, "inconclusive")):
+        events = watched_events(PLAN, watched(watts))
+        result = ruling(verdict_of(PLAN, events, FUNCTIONAL, system=NODE, qualified=KNOWN), "load")
+        assert result.ruling == word
+    assert "does not say when its hot phases began" in result.explanation
+
+
+def test_only_readings_of_hot_phases_count() -> None:
+    """A loop that draws more does not lend a burn-in its power."""
+    result = ruling(judged(watched(600.0), loop=Loop(watts=7000.0)), "load")
+    assert result.statistic is not None
+    assert result.statistic.value == pytest.approx(600 / LIMIT)
+
+
+def test_processors_are_judged_by_the_use_of_their_cores() -> None:
+    absent = {DEVICE: replace(watched(None)[DEVICE], absent=("power_watts",))}
+    for use, word in ((0.97, "pass"), (0.5, "fail")):
+        events = list(tagged(watched_events(PLAN, absent), None, core_use=use))
+        result = ruling(verdict_of(PLAN, events, FUNCTIONAL, system=NODE, qualified=KNOWN), "load")
+        assert result.ruling == word
+        assert result.statistic is not None
+        assert (result.statistic.metric, result.statistic.value) == ("core_use", use)
+    shown = ruling(verdict_of(PLAN, events, FUNCTIONAL, system=NODE), "load")
+    assert "0.500 of its cores in use in hot phases" in shown.explanation
+
+
+@pytest.mark.parametrize("name", ["", "hot"])
+def test_recorded_burn_in_at_a_third_of_its_power_is_never_loaded(name: str) -> None:
+    """An H100 that version 2 kept at 270 W of 700, with a block that the stopped run had not."""
+    run = recorded_run("burn-in")
+    plan = replace(run.plan, cases=tuple(replace(one, version=4) for one in run.plan.cases))
+    ended = block(f"{plan.cases[0].id}/1", 0, (10**9, 10**9 + 1, 10**9 + 2))
+    tag = replace(phase(ended.launch, name, 0), index=0)
+    events: list[Event] = []
+    for event in (line.event for line in run.lines):
+        if isinstance(event, LaunchEnded) and event.launch == ended.launch:
+            events.append(ended)
+        events.append(event)
+        if isinstance(event, Warmed) and name:
+            events.append(tag)
+    index = index_of(plan, bare_lines(events))
+    (ledger,) = device_health.of_devices(
+        run.system.identity.devices, tuple(index.cases.values()), "cases"
+    )
+    power = ledger.observe("power_fraction")
+    assert power.low is not None
+    assert power.low == pytest.approx(0.39, abs=0.06)
+    assert bool(power.gap) == (name == "")
 
 
 def test_power_that_is_not_reported_is_unknown_and_never_zero() -> None:
@@ -109,7 +254,7 @@ def test_plan_without_a_burn_in_of_full_size_asks_for_no_load(case: object) -> N
 def test_load_of_the_file_takes_the_place_of_the_appliance_s_own() -> None:
     own = replace(LOAD, id="heated", at_least=0.3)
     criteria = replace(FUNCTIONAL, criterion=(*FUNCTIONAL.criterion, own))
-    events = watched_events(PLAN, watched(270.0))
+    events = list(tagged(watched_events(PLAN, watched(270.0)), None))
     verdict = verdict_of(PLAN, events, criteria, system=NODE, qualified=KNOWN)
     assert ruling(verdict, "heated").ruling == "pass"
     assert not [one for one in verdict.rulings if one.criterion == "load"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -58,6 +59,8 @@ def test_power_temperature_and_clock_stand_over_the_run_and_over_a_segment(
     assert ">cool</text>" in one
     assert ">jumps</text>" in one
     assert "cool" in phases
+    assert "begin and end as the launch recorded it" in phases
+    assert re.search(r"At \d+ s a plain loop of \d+\.\d s", phases)
 
 
 def test_coverage_adds_up_all_segments(recorded: Bundle) -> None:

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from random import Random
 from typing import Literal
@@ -34,6 +35,7 @@ from appliance.planning import library_ranges, workload_manifest
 from appliance.planning.plan import Place, PlanInputs, make_plan
 from appliance.records.baseline import Baselines
 from appliance.records.journal import (
+    END,
     Block,
     Check,
     Checked,
@@ -42,6 +44,7 @@ from appliance.records.journal import (
     LaunchEnded,
     LaunchStarted,
     Line,
+    PhaseBegan,
     RunEnded,
     RunStarted,
 )
@@ -61,14 +64,15 @@ from appliance.storage.journal import Journal
 from appliance.storage.suite_file import load_suite
 from appliance.vendors.registry import libraries_of
 from appliance.version import VERSION
-from workloads.burn_in import COOL
+from workloads.burn_in import COOL, FEWEST_TRIAL_ROUNDS
 from workloads.parts.burning import coverage
 from workloads.parts.burning.formats import FORMATS, OF_ACCELERATORS, Format
 from workloads.parts.burning.lanes import Lane, Streams, Tally
 from workloads.parts.burning.mismatches import Slot
 from workloads.parts.burning.state import (
     KINDS,
-    PHASES,
+    PLAIN,
+    PROVEN,
     Burnt,
     Rotation,
     State,
@@ -82,6 +86,9 @@ from workloads.parts.memory.memory_tests import WORD_BYTES, Patterns, Wrong
 SECOND = 10**9
 READ_NS = SECOND // 2
 PHASE_SECONDS = 300
+WATTS = {"hot": 690.0, "cool": 260.0, PLAIN: 695.0, PROVEN: 692.0}
+"""By phase; in all others a device draws less."""
+HOT_WATTS = 600.0
 SIDE, LANES, PARTS = 8192, 2, 3
 ROUNDS = (30, 30, 15, 50, 2, 50)
 """Of each lane in a hot step of each format, of the size of what such a device would make."""
@@ -101,6 +108,7 @@ class Hour:
     random: Random = field(default_factory=lambda: Random(7))  # noqa: S311 - no secret
     open: dict[str, int] = field(default_factory=dict)
     steps: dict[str, list[int]] = field(default_factory=dict)
+    phase_of: dict[str, str] = field(default_factory=dict)
     at_once: set[str] = field(default_factory=set)
     ended: set[str] = field(default_factory=set)
 
@@ -176,13 +184,44 @@ class Hour:
         for launch in launches:
             self.steps[launch] = list(self._step_times())
         longest = max(sum(self.steps[launch]) for launch in launches)
+        phases = [self._phases(launch) for launch in launches]
         for tick in range(longest // READ_NS):
             self.clock.advance_to(begin + (tick + 1) * READ_NS)
+            for one in phases:
+                while one and one[0].passed_ns <= tick * READ_NS:
+                    self._record(one.pop(0))
             is_hot_moment = number // 40 % 20 == 0 and 4000 < tick < 4020
             for index, launch in enumerate(launches):
-                values = self._values(tick // 2, index, is_hot=is_hot_moment)
+                watts = WATTS.get(self.phase_of.get(launch, ""), 480.0)
+                values = self._values(tick // 2, index, watts, is_hot=is_hot_moment)
                 self.readings.read(launch, self.case_of[launch].device, values)
         self.clock.advance_to(begin + longest + SECOND // 100)
+        for one in phases:
+            for phase in one:
+                self._record(phase)
+
+    def _record(self, event: PhaseBegan) -> None:
+        self.phase_of[event.launch] = event.phase
+        self.readings.before(event)
+        self.journal.append(event)
+
+    def _phases(self, launch: str) -> list[PhaseBegan]:
+        """The phases of the steps of a launch, as the workload has them."""
+        passed = [0, *accumulate(self.steps[launch])]
+        return [
+            PhaseBegan(
+                launch=launch,
+                rank=0,
+                index=0,
+                phase=name,
+                step=step,
+                passed_ns=passed[step],
+                units=units,
+                processor_ns=passed[step],
+                threads=1,
+            )
+            for step, name, units in schedule(len(passed) - 1)
+        ]
 
     def _step_times(self) -> Iterator[int]:
         passed = 0
@@ -191,13 +230,12 @@ class Hour:
             passed += step
             yield step
 
-    def _values(self, second: int, index: int, *, is_hot: bool) -> Values:
+    def _values(self, second: int, index: int, watts: float, *, is_hot: bool) -> Values:
         """What a device reports: 24 values, as the recorded H100 does."""
-        phase = PHASES[second // PHASE_SECONDS % len(PHASES)]
-        power = {"hot": 690.0, "cool": 260.0}.get(phase, 480.0) + self.random.gauss(0, 4)
+        power = watts + self.random.gauss(0, 4)
         return {
             **{f"throttled_{name}": 0.0 for name in THROTTLES},
-            "throttled_power_cap": float(phase == "hot" and self.random.random() < 0.5),
+            "throttled_power_cap": float(watts > HOT_WATTS and self.random.random() < 0.5),
             "throttled_thermal": float(is_hot),
             "energy_joules": 1e6 + 690.0 * second,
             "fan_fraction": None,
@@ -245,20 +283,38 @@ class Hour:
 @cache
 def covered(num_steps: int) -> str:
     """What a segment of so many steps says that it covered: the workload's own sentence of it."""
+    return _played(num_steps)[0]
+
+
+def schedule(num_steps: int) -> list[tuple[int, str, int]]:
+    """Steps that begin a phase of load, with its name and the products that were made by then."""
+    return _played(num_steps)[1]
+
+
+@cache
+def _played(num_steps: int) -> tuple[str, list[tuple[int, str, int]]]:
     state = _burnt_state()
+    begun: list[tuple[int, str, int]] = []
     for number in range(num_steps):
+        if not begun or begun[-1][1] != state.load:
+            begun.append((number, state.load, state.num_products))
         burnt, phase = number % len(state.formats), state.phase
-        rounds = max(1, ROUNDS[burnt] // {"cool": COOL, "load in jumps": 2}.get(phase, 1))
+        share = {"cool": COOL, "load in jumps": 2, PLAIN: 2, PROVEN: 2}.get(phase, 1)
+        rounds = max(FEWEST_TRIAL_ROUNDS if share == 2 else 1, ROUNDS[burnt] // share)
         rounds = rounds if number >= len(state.formats) else 1
+        num_bare = rounds - 1 if phase == PLAIN else 0
         state.phases[phase] += rounds * LANES
+        state.num_products += rounds * LANES * len(state.formats[burnt].slots)
+        state.num_bare += num_bare * LANES * len(state.formats[burnt].slots)
         for lane in state.lanes:
-            lane.tallies[burnt].num_rounds += rounds
-        if number >= len(state.formats):
+            lane.tallies[burnt].num_rounds += rounds - num_bare
+        if number >= len(state.formats) and phase not in (PLAIN, PROVEN):
             visit = state.rotation.next(is_cool=phase == "cool")
             for lane in state.lanes:
                 lane.tested_words[visit.test] += visit.stop - visit.start
+        state.num_operand_readings += 4
         state.num_steps += 1
-    return coverage.covered(state, 0, [], 4)
+    return coverage.covered(state, 0, [], 4), [*begun, (num_steps, END, state.num_products)]
 
 
 def _burnt_state() -> State:
@@ -279,6 +335,7 @@ def _burnt_state() -> State:
         rows=torch.zeros(1),
         draw=DRAW,
         phase_steps=PHASE_SECONDS,
+        trial_steps=len(made),
         memory_rate=MEMORY_RATE,
     )
 

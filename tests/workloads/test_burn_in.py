@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,13 +16,15 @@ from support.operators import Operators
 from appliance.evidence.journal_index import index_of
 from appliance.records.journal import Block, Check, Checked, Event, Line
 from reports import burn_in as pages
-from workloads.burn_in import PERIODS, BurnIn, Output
+from workloads.burn_in import FEWEST_TRIAL_ROUNDS, PERIODS, BurnIn, Output
 from workloads.contract.failures import ParameterError
 from workloads.contract.target import Artifacts, Target
-from workloads.parts.burning.formats import Format
-from workloads.parts.burning.lanes import Pace
-from workloads.parts.burning.state import PHASES, State
-from workloads.parts.memory.chain import first_key, recompute
+from workloads.parts.burning.formats import OF_PROCESSORS, Format, parsed
+from workloads.parts.burning.lanes import Lane, Pace
+from workloads.parts.burning.mismatches import Operands, Slot
+from workloads.parts.burning.state import PHASES, Burnt, State
+from workloads.parts.memory.chain import Chain, first_key, recompute
+from workloads.parts.memory.digests import Scratch, digest
 from workloads.parts.memory.memory_tests import TESTS, Memory
 from workloads.parts.memory.planted_memory_faults import FaultyMemory, Flip, StuckBit
 
@@ -35,6 +38,7 @@ SMALL = {
     "rounds": 1,
     "memory_parts": 1,
 }
+SIDE_128: dict[str, float | str] = {"size": 128, "memory_bytes": 2**23}
 NUM_PRODUCTS = 12
 LASTING, SINGLE = "mismatches, repeated or lasting", "a single mismatch that never came again"
 true_multiply = BurnIn.multiply
@@ -114,6 +118,7 @@ def test_healthy_device_is_within_every_bound_and_says_what_was_covered(tmp_path
         "Digested blocks",
         "Products by format",
         "References",
+        "Operands",
         "In flight",
         "Chained blocks",
         "Memory under test",
@@ -308,8 +313,59 @@ def test_damaged_operand_fails_and_is_named(bit: int, tmp_path: Path) -> None:
     state.formats[0].operands["exact numbers"].pair[0].view(torch.int16)[0, 0] ^= bit
     checks = ran(workload, state, 2)
     assert outside(checks) == [LASTING]
-    assert "the left operand is not what it was" in checks[LASTING].detects_what
-    assert "wrong again in 100 of 100" in checks[LASTING].detects_what
+    reported = checks[LASTING].detects_what
+    assert "the left operand is not what it was" in reported
+    assert "wrong again in 100 of 100" in reported
+    place = "tile rows 0 to 0 and columns 0 to 0, 1 element"
+    pattern = (
+        r"left operand of exact numbers in bfloat16 is not what it was, .*?(\w{4}) for (\w{4}) "
+    )
+    found = re.search(pattern + "at row 0, column 0, digests", reported)
+    assert found is not None, place
+    assert int(found[1], 16) ^ int(found[2], 16) == bit
+    assert f"operands of seed {state.seed}, seen at 2" in reported
+
+
+@pytest.mark.parametrize("form", OF_PROCESSORS)
+def test_operands_that_fade_while_products_run_are_seen_in_the_next_step(
+    form: str, tmp_path: Path
+) -> None:
+    """Of any format, before a check reads them; the words are found beside those drawn anew."""
+    workload = burn_in(formats=f"bfloat16,{form}" if form != "bfloat16" else form, **SIDE_128)
+    state = built(workload, tmp_path)
+    burnt = state.formats[-1]
+    for _ in state.formats:
+        workload.step(state)
+    matrix = burnt.operands["random numbers"].pair[1]
+    (matrix if matrix.is_contiguous() else matrix.T).view(torch.uint8)[5, 9] ^= 4
+    for _ in range(len(state.formats) + 1):
+        workload.step(state)
+    (event,) = [one for one in state.events if one.where.startswith("right operand")]
+    assert f"right operand of random numbers in {form} is not what it was" in event.where
+    assert event.num_again == 100
+    read, wanted = re.search(r"1 element: (\w+) for (\w+) at row", event.where).groups()  # type: ignore[union-attr]
+    assert (int(read, 16) ^ int(wanted, 16)).bit_count() == 1
+
+
+def test_operand_that_was_misread_once_is_a_single_mismatch(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    workload = burn_in()
+    state = built(workload, tmp_path)
+    workload.step(state)
+    operands = state.formats[0].operands["exact numbers"]
+    true_read = Operands.read_again
+
+    def misread(self: Operands, scratch: Scratch) -> None:
+        true_read(self, scratch)
+        if self is operands and not self.wrong.any():
+            self.wrong[0] += 1
+            self.wrong_on_host.copy_(self.wrong)
+
+    monkeypatch.setattr(Operands, "read_again", misread)
+    checks = ran(workload, state, 2)
+    assert [checks[name].error for name in (LASTING, SINGLE)] == [0, 1]
+    assert "right when it was looked at" in checks[LASTING].detects_what
 
 
 def test_digest_that_the_device_reports_falsely_is_seen(tmp_path: Path) -> None:
@@ -386,6 +442,67 @@ def test_cool_phase_and_jumps_pause_for_the_seconds_that_they_say(tmp_path: Path
     assert [pace.burst for pace in paces] == [1, 1, 5, 50, 500]
 
 
+def test_plain_loop_stands_beside_the_same_products_digested(tmp_path: Path) -> None:
+    workload = burn_in()
+    state = built(workload, tmp_path)
+    state.trial_steps = 1
+    loads, units = [], []
+    for _ in range(len(PHASES) + 2):
+        phase = workload.phase(state)
+        loads.append(phase.name)
+        units.append(phase.units)
+        output = workload.step(state)
+    assert loads == [
+        *("first products", "hot", "hot", "plain loop", "proven loop"),
+        *("cool", "hot", "hot", "hot", "load in jumps"),
+    ]
+    made = [after - before for before, after in pairwise(units)]
+    assert made[3] == made[4] == FEWEST_TRIAL_ROUNDS * NUM_PRODUCTS
+    checks = judged(workload, state, output)
+    assert outside(checks) == []
+    bare = (FEWEST_TRIAL_ROUNDS - 1) * NUM_PRODUCTS
+    reported = checks[pages.COVERED].detects_what
+    assert f"plain loop: {bare} products beside those, held to nothing" in reported
+    proven = state.num_products - bare
+    assert f"digested blocks: {proven} products in {proven // NUM_PRODUCTS} rounds" in reported
+
+
+@pytest.mark.parametrize("form", [one.name for one in parsed("all") if one.name in OF_PROCESSORS])
+def test_what_a_round_overwrites_is_never_right(form: str, tmp_path: Path) -> None:
+    """Neither a round of the pass before, nor a bare one behind which it is proven."""
+    workload = burn_in(formats=form, size=128, memory_bytes=2**23)
+    state = built(workload, tmp_path)
+    (burnt,), (lane,) = state.formats, state.lanes
+    for turn in range(NUM_PRODUCTS):
+        lane.tallies[0].num_rounds = turn * burnt.num_sets
+        workload._bare_rounds(burnt, lane, 0, 1)
+        left = [digest(out, slot.weights) for slot, out in slots_of(burnt, lane)]
+        for slot, out in slots_of(burnt, lane):
+            pair = burnt.operands[slot.kind].corner(slot.m, slot.n, slot.k)
+            workload.multiply(burnt.format, *pair, out)
+        right = [digest(out, slot.weights) for slot, out in slots_of(burnt, lane)]
+        assert not [
+            i for i, pair in enumerate(zip(left, right, strict=True)) if torch.equal(*pair)
+        ], turn
+
+
+def slots_of(burnt: Burnt, lane: Lane) -> list[tuple[Slot, torch.Tensor]]:
+    places = burnt.places(lane.pool, lane.tallies[0].num_rounds)
+    return list(zip(burnt.slots, places, strict=True))
+
+
+def test_hot_is_recorded_once_power_has_risen(tmp_path: Path) -> None:
+    workload = burn_in()
+    state = built(workload, tmp_path)
+    state.phase_steps = 4
+    names = []
+    for state.num_steps in range(8 * 4 + 6):
+        names.append(state.load)
+    assert names[:14] == ["first products", *["hot"] * 11, *["cool"] * 2]
+    assert names[14:20] == [*["cool"] * 4, *["hot"] * 2]
+    assert names[26:38] == [*["hot"] * 2, *["load in jumps"] * 6, *["hot"] * 4]
+
+
 def test_digests_and_comparison_launch_three_kernels_a_product(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -441,7 +558,32 @@ def test_device_that_skips_a_link_is_seen(tmp_path: Path) -> None:
     state.keys[2] += 1
     checks = judged(workload, state, output)
     assert outside(checks) == [LASTING]  # the link before it, and the one that began from it
-    assert "link 1 of the chain" in checks[LASTING].detects_what
+    reported = checks[LASTING].detects_what
+    assert "link 1 of the chain" in reported
+    assert re.search(
+        r"operands of key \w{16}, led to \w{16} for \w{16}, no repeat is wrong", reported
+    )
+
+
+def test_link_that_is_wrong_again_is_located(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    workload = burn_in()
+    state = built(workload, tmp_path)
+    true_link = Chain.link
+
+    def link(self: Chain, key: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        product, _ = true_link(self, key)
+        flip_bit(product)
+        return product, self.next_key(product)
+
+    monkeypatch.setattr(Chain, "link", link)
+    checks = ran(workload, state, 1)
+    reported = checks[LASTING].detects_what
+    assert re.search(
+        r"link 0 of the chain, .*1 element: \w{4} for \w{4} at row 3, column 5", reported
+    )
+    assert "wrong again in 100 of 100 repeats, step 1, seen at 2" in reported
 
 
 def test_verifier_recomputes_the_keys_of_a_run(tmp_path: Path) -> None:

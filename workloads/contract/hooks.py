@@ -7,6 +7,7 @@ derives from `TimeToTarget`, who answers requests from `Inference`, who trains o
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from workloads.contract.input_cycle import InputCycle
@@ -15,6 +16,19 @@ if TYPE_CHECKING:
     from appliance.records.suite import Scenario
 
 State = TypeVar("State")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadPhase:
+    """How steps load the device, by the workload's own word for it.
+
+    `units` are the units of work that all steps so far have made, `threads` the threads that
+    compute on processors.
+    """
+
+    name: str
+    units: int
+    threads: int
 
 
 class Hooks(Generic[State]):
@@ -77,6 +91,10 @@ class Hooks(Generic[State]):
         limit leaves room for.
         """
         return 0
+
+    def phase(self, state: State) -> LoadPhase:  # noqa: ARG002 - for those that have some
+        """How the next step loads the device; asked before each step where a workload says it."""
+        return LoadPhase(name="", units=0, threads=1)
 
     def returns_to_first(self, state: State, steps: int) -> bool:
         """Whether the last of so many further steps takes the input of the launch's first one.

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from workloads.parts.burning.mismatches import Event
-from workloads.parts.burning.state import KINDS, State, bytes_of
+from workloads.parts.burning.state import KINDS, PHASES, State, bytes_of
 from workloads.parts.memory.memory_tests import TESTS, WORD_BYTES
 
 _WAYS = {
@@ -35,16 +35,30 @@ def covered(state: State, total: int, events: Sequence[Event], num_links: int) -
         ),
         "references": f"{half:,} products held to the host's exact ones, "
         f"{half:,} to the first round's, which float64 confirmed",
+        **_plain(state),
+        "operands": f"read again {state.num_operand_readings:,} times beside products, those of "
+        "each format in its every step",
         "in flight": f"{len(state.lanes)} products at once, each digested {_ways(state)}",
         "chained blocks": f"{state.num_steps:,} links, {num_links} recomputed by the host",
         "memory under test": f"{size:,} bytes, {percent(size, state.free_bytes)} of what was "
         f"free, {percent(size, state.total_bytes)} of all",
         **_memory(state),
-        "phases": ", ".join(f"{name} {count:,} rounds" for name, count in state.phases.items()),
+        "phases": ", ".join(
+            f"{name} {count:,} rounds"
+            for name, count in state.phases.items()
+            if count or name in PHASES
+        ),
         "mismatches": _mismatches(total, events),
     }
     listed = "; ".join(f"{name}: {value.replace(';', ',')}" for name, value in clauses.items())
     return f"wrong element or word; {listed}"
+
+
+def _plain(state: State) -> dict[str, str]:
+    """Products of the plain loop, which are counted among no others."""
+    if not state.num_bare:
+        return {}
+    return {"plain loop": f"{state.num_bare:,} products beside those, held to nothing"}
 
 
 def _rounds(state: State) -> list[int]:

@@ -27,7 +27,9 @@ NEIGHBOURHOOD = 2**16
 """Words around a wrong one that are written and read again."""
 MOST_BITS = 8
 """Flipped bits of a word that are named."""
-_WORDS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+_WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+SIDES = ("left", "right")
 
 Matrices = tuple[torch.Tensor, torch.Tensor]
 Multiply = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None]
@@ -48,11 +50,18 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Operands:
-    """A pair of operands, what they should digest to on the host, and the weights for that."""
+    """A pair of operands, what they should digest to on the host, and the weights for that.
+
+    `expected` are the same digests (2, 2) where the operands lie; `wrong` counts there how often
+    each of the two was read as another one than it was, `wrong_on_host` is its copy.
+    """
 
     pair: Matrices
     known: Matrices
     weights: digests.Weights
+    expected: torch.Tensor
+    wrong: torch.Tensor
+    wrong_on_host: torch.Tensor
 
     @classmethod
     def make(
@@ -65,7 +74,12 @@ class Operands:
         laid = pair[0].contiguous(), form.laid(pair[1])
         left, right = (host_digest(_as_it_lies(one), weights) for one in laid)
         return cls(
-            pair=(laid[0].to(device), laid[1].to(device)), known=(left, right), weights=weights
+            pair=(laid[0].to(device), laid[1].to(device)),
+            known=(left, right),
+            weights=weights,
+            expected=torch.stack((left, right)).to(device),
+            wrong=torch.zeros(2, dtype=torch.int64, device=device),
+            wrong_on_host=torch.zeros(2, dtype=torch.int64, pin_memory=device.type != "cpu"),
         )
 
     def corner(self, m: int, n: int, k: int) -> Matrices:
@@ -77,9 +91,34 @@ class Operands:
         """Which of the two is no longer what it was."""
         return [
             f"the {name} operand is not what it was"
-            for name, matrix, known in zip(("left", "right"), self.pair, self.known, strict=True)
-            if not torch.equal(digests.digest(_as_it_lies(matrix), self.weights).cpu(), known)
+            for side, name in enumerate(SIDES)
+            if not self._is_healthy(side)
         ]
+
+    def _is_healthy(self, side: int) -> bool:
+        now = digests.digest(_as_it_lies(self.pair[side]), self.weights).cpu()
+        return torch.equal(now, self.known[side])
+
+    def read_again(self, scratch: digests.Scratch) -> None:
+        """Digest both where they lie, and count what is another one; waits for nothing."""
+        now = torch.zeros_like(self.expected)
+        for matrix, out in zip(self.pair, now, strict=True):
+            digests.digest_into(_as_it_lies(matrix), self.weights, out, scratch)
+        self.wrong.add_((now != self.expected).any(1))
+        self.wrong_on_host.copy_(self.wrong, non_blocking=True)
+
+    def investigate(self, side: int, name: str, drawn: Matrices) -> Event:
+        """Read one of the two again, and find the words that differ from those drawn anew.
+
+        `name` says of which numbers and format they are; `drawn` is the same pair on the host.
+        """
+        times = sum(not self._is_healthy(side) for _ in range(REPEATS))
+        digest = digests.digest(_as_it_lies(self.pair[side]), self.weights).tolist()
+        shown = " ".join(f"{one % 2**64:016x}" for one in digest)
+        known = " ".join(f"{int(one) % 2**64:016x}" for one in self.known[side])
+        words = difference(self.pair[side], drawn[side])
+        where = f"{SIDES[side]} operand of {name} is not what it was, {words}"
+        return _event(f"{where}, digests {shown} for {known}", times)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,19 +188,24 @@ class Slot:
             return "written over before it was looked at"
         if healthy is None:
             return "no repeat is right"
-        stored, right = _words(product), _words(healthy)
-        apart = stored != right
-        tile = abft.tile_of(apart.any(1), apart.any(0))
-        if tile is None:
-            return "right when it was looked at"
-        row, column = apart.nonzero()[0].tolist()
-        size = product.element_size()
-        read, wanted = (
-            f"{int(one[row, column]) % 2 ** (8 * size):0{2 * size}x}" for one in (stored, right)
-        )
-        count = int(apart.sum())
-        elements = "1 element" if count == 1 else f"{count:,} elements"
-        return f"{tile}, {elements}: {read} for {wanted} at row {row}, column {column}"
+        return difference(product, healthy)
+
+
+def difference(read: torch.Tensor, wanted: torch.Tensor) -> str:
+    """The tile of a matrix that is wrong, how many elements, and the first wrong word."""
+    stored, right = _words(read), _words(wanted)
+    apart = stored != right
+    tile = abft.tile_of(apart.any(1), apart.any(0))
+    if tile is None:
+        return "right when it was looked at"
+    row, column = apart.nonzero()[0].tolist()
+    size = read.element_size()
+    one, other = (
+        f"{int(words[row, column]) % 2 ** (8 * size):0{2 * size}x}" for words in (stored, right)
+    )
+    count = int(apart.sum())
+    elements = "1 element" if count == 1 else f"{count:,} elements"
+    return f"{tile}, {elements}: {one} for {other} at row {row}, column {column}"
 
 
 def investigate_word(whole: Memory, patterns: Patterns, first: Sequence[int]) -> Event:

@@ -17,6 +17,10 @@ from workloads.parts.memory.chain import Chain
 from workloads.parts.memory.memory_tests import TESTS, WHOLE, WORD_BYTES, Patterns, passes_of
 
 PHASES = ("hot", "hot", "hot", "cool", "hot", "hot", "hot", "load in jumps")
+PLAIN, PROVEN = "plain loop", "proven loop"
+"""Steps of bare products, and the same steps with digests, to be set side by side once a launch."""
+RISING = 2
+"""Steps in which power rises, and what is read of it late, before a phase counts as hot."""
 KINDS = ("random numbers", "exact numbers")
 ALIGNED = 64
 """Words of 8 bytes of which a product's memory is a multiple."""
@@ -151,6 +155,9 @@ class State:
 
     `phase_steps` are the steps of a phase, `memory_rate` the bytes a second that a test of memory
     wrote and read in a trial, 0 where no clock was given. `seed` draws operands and patterns again.
+    `trial_steps` are those of the plain loop, and of the proven one behind it. `num_products` were
+    made so far, of which `num_bare` were held to nothing. `operands_seen` are those that were seen
+    to be damaged, by number of the format, kind and side.
     """
 
     formats: list[Burnt]
@@ -167,11 +174,18 @@ class State:
     draw: int
     seed: int = 0
     phase_steps: int = 1
+    trial_steps: int = 0
+    num_products: int = 0
+    num_operand_readings: int = 0
+    operands_seen: set[tuple[int, str, int]] = field(default_factory=set)
+    num_bare: int = 0
     memory_rate: float = 0.0
     events: list[Event] = field(default_factory=list)
     beside: Beside | None = None
     num_steps: int = 0
-    phases: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PHASES, 0))
+    phases: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys((*PHASES, PLAIN, PROVEN), 0)
+    )
 
     @property
     def device(self) -> torch.device:
@@ -185,12 +199,44 @@ class State:
     @property
     def num_wrong(self) -> int:
         """Mismatches of all lanes; waits for the device."""
-        return sum(sum(map(sum, counts)) for counts in self.counts(is_waiting=True))
+        products = sum(sum(map(sum, counts)) for counts in self.counts(is_waiting=True))
+        return products + sum(int(one.wrong.sum()) for one in self.operands)
+
+    @property
+    def operands(self) -> list[Operands]:
+        """Of every format the two pairs."""
+        return [one for burnt in self.formats for one in burnt.operands.values()]
+
+    @property
+    def _trial_at(self) -> int:
+        """The step that begins the trial: behind the first hot phases, when the device is warm."""
+        return max(PHASES.index("cool") * self.phase_steps, len(self.formats))
 
     @property
     def phase(self) -> str:
         """The phase of the step that comes next."""
-        return PHASES[self.num_steps // self.phase_steps % len(PHASES)]
+        since = self.num_steps - self._trial_at
+        if 0 <= since < 2 * self.trial_steps:
+            return PLAIN if since < self.trial_steps else PROVEN
+        return PHASES[self._cycle_step // self.phase_steps % len(PHASES)]
+
+    @property
+    def _cycle_step(self) -> int:
+        """The number of the step that comes next, without those of the trial."""
+        is_behind = self.num_steps >= self._trial_at
+        return self.num_steps - 2 * self.trial_steps * is_behind
+
+    @property
+    def load(self) -> str:
+        """What the step that comes next is called in the record: hot once power has risen.
+
+        Until then it goes by the name of the phase before.
+        """
+        if self.num_steps < len(self.formats):
+            return "first products"
+        if self.phase != "hot" or self.phase_steps <= RISING:
+            return self.phase
+        return PHASES[max(0, self._cycle_step - RISING) // self.phase_steps % len(PHASES)]
 
     def counts(self, *, is_waiting: bool) -> list[list[list[int]]]:
         """Of every lane the counts of each format's products, and last those of memory.
