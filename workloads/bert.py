@@ -12,11 +12,10 @@ their errors, most of all that of the two kinds of text, a sum over all tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import torch
 from transformers import BertConfig, BertForMaskedLM
 
 from appliance.records.journal import Check
@@ -26,15 +25,16 @@ from workloads.contract.failures import ParameterError
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.auditing.sampling import Plan, Sampling, beyond, never
-from workloads.parts.datasets.text import FIRST_ORDINARY, masked_text, num_masked
+from workloads.parts.datasets.text import FIRST_ORDINARY, Language, masked_text, num_masked
 from workloads.parts.distributed.sharding import num_batches, require_parallel
+from workloads.parts.drawing.drawn import Drawer
 from workloads.parts.matmul.tf32 import refuse_processor
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.precision import dtype_named
 from workloads.parts.numerics.size import count_parameters, count_training_flops
 from workloads.parts.training.bounds import ErrorBounds
 from workloads.parts.training.checks import check_step
-from workloads.parts.training.inputs import GeneratedInputs
+from workloads.parts.training.inputs import DrawnInputs, Tensors, of_rank
 from workloads.parts.training.optimizers import AdamW
 from workloads.parts.training.state import (
     Before,
@@ -60,7 +60,7 @@ class Bert(Workload[Training, Trained]):
     """
 
     summary: ClassVar[str] = "BERT training by masked tokens"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     small: ClassVar[Parameters] = {
         "batch": 8,
         "length": 64,
@@ -161,7 +161,7 @@ class Bert(Workload[Training, Trained]):
             seed=seed,
             make=self._model,
             rule=AdamW(learning_rate=self.learning_rate),
-            inputs=GeneratedInputs(generate=self._generate),
+            inputs=DrawnInputs(draw=self._draw),
             num_inputs=self.num_inputs,
             ranks=self.ranks,
             parallel=self.parallel,
@@ -178,16 +178,17 @@ class Bert(Workload[Training, Trained]):
         sampled = Sampling(seed=seed, batch=self._count)
         return beyond("products", lambda: self.work().flops, sampled)
 
-    def _generate(self, seed: int) -> Iterator[dict[str, torch.Tensor]]:
-        rng = torch.Generator().manual_seed(seed)
-        while True:
-            yield self._batch(rng)
+    def _draw(self, drawer: Drawer, rank: int) -> Callable[[int], Tensors]:
+        """What makes input sets of a rank where the drawer draws; all have one language."""
+        language = Language.of(drawer, self.vocabulary)
 
-    def _batch(self, rng: torch.Generator) -> dict[str, torch.Tensor]:
-        tokens, labels = masked_text(
-            rng, count=self._count, length=self.length, vocabulary=self.vocabulary
-        )
-        return {"input_ids": tokens, "labels": labels}
+        def batch(index: int) -> Tensors:
+            tokens, labels = masked_text(
+                language, of_rank(str(index), rank), count=self._count, length=self.length
+            )
+            return {"input_ids": tokens, "labels": labels}
+
+        return batch
 
     def step(self, state: Training) -> Trained:
         return train_step(state)

@@ -40,6 +40,7 @@ from workloads.parts.numerics.classifier import Result
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.size import count_training_flops
 from workloads.parts.training.bounds import ErrorBounds
+from workloads.parts.training.inputs import Inputs, by_torch
 from workloads.parts.training.supervised import Replicated
 from workloads.parts.vision.prototypes import wide
 
@@ -246,6 +247,9 @@ class Diffusion(Replicated):
             pad_token_id=end,
         )
         return CLIPTextModel(config)
+
+    def source(self) -> Inputs:
+        return by_torch(self.inputs)
 
     def inputs(self, rng: torch.Generator) -> dict[str, torch.Tensor]:
         images, captions = captioned_images(

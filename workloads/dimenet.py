@@ -29,6 +29,7 @@ from workloads.parts.graphs import molecules
 from workloads.parts.graphs.directional import Directional
 from workloads.parts.numerics.parameters import require_choice, require_positive, require_range
 from workloads.parts.training.bounds import ErrorBounds
+from workloads.parts.training.inputs import Inputs, by_torch
 from workloads.parts.training.supervised import Supervised
 
 ACTIVATIONS = ("swish", "gelu", "softplus")
@@ -99,6 +100,9 @@ class Dimenet(Supervised):
             activation=self.activation,
             typical=molecules.TYPICAL,
         )
+
+    def source(self) -> Inputs:
+        return by_torch(self.inputs)
 
     def inputs(self, rng: torch.Generator) -> dict[str, torch.Tensor]:
         drawn = molecules.drawn(rng, self.count)

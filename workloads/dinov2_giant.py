@@ -44,6 +44,7 @@ from workloads.parts.numerics.depth import count_by_depth
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.size import count_training_flops
 from workloads.parts.training.bounds import ErrorBounds
+from workloads.parts.training.inputs import Inputs, by_torch
 from workloads.parts.training.state import Trained
 from workloads.parts.vision.crops import LARGE, SMALL, cropped, scenes
 from workloads.parts.vision.masks import block_mask
@@ -287,6 +288,9 @@ class Dinov2Giant(SelfTaught):
             bottleneck=self.bottleneck,
             prototypes=self.prototypes,
         )
+
+    def source(self) -> Inputs:
+        return by_torch(self.inputs)
 
     def inputs(self, rng: torch.Generator) -> dict[str, torch.Tensor]:
         shown = scenes(rng, self.count)

@@ -42,6 +42,7 @@ from workloads.parts.numerics.size import count_flops
 from workloads.parts.numerics.weights import fill
 from workloads.parts.training.audit import Audit, What, is_of_layers, loss_of_next, require_followed
 from workloads.parts.training.bounds import ErrorBounds
+from workloads.parts.training.inputs import Inputs, by_torch
 from workloads.parts.training.supervised import Supervised
 
 TEXT = 7
@@ -197,6 +198,9 @@ class Llava(Supervised):
                 elif parameter.dim() == 4:  # noqa: PLR2004 - a convolution, drawn by its last side
                     parameter.mul_((parameter.shape[-1] / parameter[0].numel()) ** 0.5)
         return model
+
+    def source(self) -> Inputs:
+        return by_torch(self.inputs)
 
     def inputs(self, rng: torch.Generator) -> dict[str, torch.Tensor]:
         images, captions = captioned_images(

@@ -33,7 +33,7 @@ class LlmFull(CausalTuning):
     """`weights` is the format in which weights, gradients and moments are kept."""
 
     summary: ClassVar[str] = "Llama-3.1 shape tuned in all its weights on packed texts"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     small: ClassVar[Parameters] = {
         "shape": "own",
         "vocabulary": 512,

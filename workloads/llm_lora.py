@@ -41,7 +41,7 @@ class LlmLora(CausalTuning):
     """`rank` is the inner size of an adapter, whose output is scaled by `alpha` over `rank`."""
 
     summary: ClassVar[str] = "LoRA fine-tuning of the Llama-3.1 shape on packed texts"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     small: ClassVar[Parameters] = {
         "shape": "own",
         "vocabulary": 512,

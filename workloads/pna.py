@@ -32,6 +32,7 @@ from workloads.parts.graphs import molecules
 from workloads.parts.graphs.graphs import PrincipalNeighbours
 from workloads.parts.numerics.parameters import require_choice, require_positive, require_range
 from workloads.parts.training.bounds import ErrorBounds
+from workloads.parts.training.inputs import Inputs, by_torch
 from workloads.parts.training.supervised import Supervised
 
 ACTIVATIONS = ("relu", "elu")
@@ -106,6 +107,9 @@ class Pna(Supervised):
             degrees=torch.tensor(degrees, device="cpu"),
             typical=molecules.TYPICAL,
         )
+
+    def source(self) -> Inputs:
+        return by_torch(self.inputs)
 
     def inputs(self, rng: torch.Generator) -> dict[str, torch.Tensor]:
         drawn = molecules.drawn(rng, self.count)

@@ -24,7 +24,7 @@ below a loss of 0.1, as their errors do.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -34,11 +34,13 @@ from transformers import ReformerConfig, ReformerForMaskedLM
 from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
-from workloads.parts.datasets.text import FIRST_ORDINARY, masked_text
+from workloads.parts.datasets.text import FIRST_ORDINARY, Language, masked_text
+from workloads.parts.drawing.drawn import Drawer
 from workloads.parts.language.hashed import reformer
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.size import count_flops
 from workloads.parts.training.bounds import ErrorBounds
+from workloads.parts.training.inputs import DrawnInputs, Inputs, Tensors, of_rank
 from workloads.parts.training.supervised import Supervised
 
 ACTIVATIONS = ("relu", "gelu", "silu")
@@ -52,7 +54,7 @@ class Reformer(Supervised):
     """
 
     summary: ClassVar[str] = "Reformer training by masked tokens"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     small: ClassVar[Parameters] = {
         "batch": 4,
         "length": 128,
@@ -140,11 +142,20 @@ class Reformer(Supervised):
             )
         )
 
-    def inputs(self, rng: torch.Generator) -> dict[str, torch.Tensor]:
-        tokens, labels = masked_text(
-            rng, count=self.count, length=self.length, vocabulary=self.vocabulary
-        )
-        return {"input_ids": tokens, "labels": labels}
+    def source(self) -> Inputs:
+        return DrawnInputs(draw=self.draw)
+
+    def draw(self, drawer: Drawer, rank: int) -> Callable[[int], Tensors]:
+        """What makes input sets of a rank where the drawer draws; all have one language."""
+        language = Language.of(drawer, self.vocabulary)
+
+        def batch(index: int) -> Tensors:
+            tokens, labels = masked_text(
+                language, of_rank(str(index), rank), count=self.count, length=self.length
+            )
+            return {"input_ids": tokens, "labels": labels}
+
+        return batch
 
     def error_bounds(self) -> ErrorBounds:
         return ErrorBounds(

@@ -14,20 +14,21 @@ takes the means of its normalisations in float32, in float64 too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import torch
 from transformers import T5Config, T5ForConditionalGeneration
 
 from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
-from workloads.parts.datasets.text import FIRST_ORDINARY, translated_text
+from workloads.parts.datasets.text import FIRST_ORDINARY, Language, dictionary, translated_text
+from workloads.parts.drawing.drawn import Drawer
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.size import count_training_flops
 from workloads.parts.training.bounds import ErrorBounds
+from workloads.parts.training.inputs import DrawnInputs, Inputs, Tensors, of_rank
 from workloads.parts.training.supervised import Supervised
 
 _START: dict[str, Any] = {"decoder_start_token_id": 0}
@@ -39,7 +40,7 @@ class T5(Supervised):
     """`inner` is the width of the feed-forward layers, `head` that of one head of attention."""
 
     summary: ClassVar[str] = "T5-small training from text to text"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     small: ClassVar[Parameters] = {
         "batch": 8,
         "length": 32,
@@ -100,11 +101,22 @@ class T5(Supervised):
             )
         )
 
-    def inputs(self, rng: torch.Generator) -> dict[str, torch.Tensor]:
-        source, target = translated_text(
-            rng, count=self.count, length=self.length, vocabulary=self.vocabulary
-        )
-        return {"input_ids": source, "labels": target}
+    def source(self) -> Inputs:
+        return DrawnInputs(draw=self.draw)
+
+    def draw(self, drawer: Drawer, rank: int) -> Callable[[int], Tensors]:
+        """What makes input sets of a rank where the drawer draws; all have one language."""
+        language = Language.of(drawer, self.vocabulary)
+        translations = dictionary(language)
+
+        def batch(index: int) -> Tensors:
+            name = of_rank(str(index), rank)
+            source, target = translated_text(
+                language, translations, name, count=self.count, length=self.length
+            )
+            return {"input_ids": source, "labels": target}
+
+        return batch
 
     def error_bounds(self) -> ErrorBounds:
         return ErrorBounds(

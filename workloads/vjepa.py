@@ -39,6 +39,7 @@ from workloads.parts.numerics.depth import count_by_depth
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.size import count_training_flops
 from workloads.parts.training.bounds import ErrorBounds
+from workloads.parts.training.inputs import Inputs, by_torch
 from workloads.parts.training.state import Trained
 from workloads.parts.vision.masks import block_mask, tubes
 from workloads.parts.vision.prototypes import wide
@@ -260,6 +261,9 @@ class Vjepa(SelfTaught):
             initializer_range=_SPREAD * self.hidden**-0.5,
         )
         return Foresight(VJEPA2Model(config))
+
+    def source(self) -> Inputs:
+        return by_torch(self.inputs)
 
     def inputs(self, rng: torch.Generator) -> dict[str, torch.Tensor]:
         drawn = {"videos": moving_shapes(rng, count=self.count, frames=self.frames, side=self.side)}

@@ -29,6 +29,7 @@ from workloads.parts.numerics.initial import scaled
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.size import count_flops
 from workloads.parts.training.bounds import ErrorBounds
+from workloads.parts.training.inputs import Inputs, by_torch
 from workloads.parts.training.supervised import Supervised
 
 ACTIVATIONS = ("gelu", "silu")
@@ -105,6 +106,9 @@ class Whisper(Supervised):
         model = WhisperForAudioClassification(config)
         scaled(model)
         return model
+
+    def source(self) -> Inputs:
+        return by_torch(self.inputs)
 
     def inputs(self, rng: torch.Generator) -> dict[str, torch.Tensor]:
         clips, labels = melodies(rng, count=self.count, frames=self._frames, classes=self.classes)

@@ -19,7 +19,15 @@ from workloads.llava import Llava
 from workloads.llm_full import LlmFull
 from workloads.llm_lora import LlmLora
 from workloads.parts.datasets.melodies import RATE, log_mel, melodies
-from workloads.parts.datasets.text import FIRST_ORDINARY, IGNORED, packed_text, translated_text
+from workloads.parts.datasets.text import (
+    FIRST_ORDINARY,
+    IGNORED,
+    Language,
+    dictionary,
+    packed_text,
+    translated_text,
+)
+from workloads.parts.drawing.drawn import HostDraws
 from workloads.parts.training import branch_points
 from workloads.parts.training import step as training_step
 from workloads.parts.training.comparisons import GRADIENTS
@@ -198,16 +206,15 @@ def test_every_adapter_has_a_gradient_in_the_first_step(tmp_path: Path) -> None:
 
 def test_all_tokens_of_packed_texts_are_counted_and_none_is_padding() -> None:
     workload: Any = small(LlmLora, batch=3, accumulation=4, length=50)
-    batch = workload.inputs(torch.Generator().manual_seed(1))
+    batch = workload.draw(HostDraws(seed=1), 0)(0)
     assert workload.work().units == 600 == batch["input_ids"].numel()
     assert int(batch["input_ids"].min()) >= FIRST_ORDINARY
     assert LlmLora().work().units == 8 * 8 * 1024
 
 
 def test_packed_texts_have_as_many_labels_in_every_part() -> None:
-    text = packed_text(
-        torch.Generator().manual_seed(1), count=20, length=40, vocabulary=300, texts=5
-    )
+    language = Language.of(HostDraws(seed=1), 300)
+    text = packed_text(language, "0", count=20, length=40, texts=5)
     is_first = text.positions == 0
     assert (is_first.sum(dim=1) == 5).all()
     assert torch.equal(text.labels == IGNORED, is_first)
@@ -242,9 +249,8 @@ def test_texts_that_see_each_other_are_found(tmp_path: Path) -> None:
 
 
 def test_translation_is_a_function_of_its_source() -> None:
-    source, target = translated_text(
-        torch.Generator().manual_seed(1), count=8, length=100, vocabulary=300
-    )
+    language = Language.of(HostDraws(seed=1), 300)
+    source, target = translated_text(language, dictionary(language), "0", count=8, length=100)
     pairs = {(int(a), int(b)) for a, b in zip(source.flatten(), target.flatten(), strict=True)}
     assert len(pairs) == len({a for a, _ in pairs}) == len({b for _, b in pairs})
 

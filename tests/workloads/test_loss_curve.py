@@ -321,18 +321,19 @@ def frozen(number: int, training: Training) -> None:
 
 SEEN = (
     *(("digits_mlp", f) for f in (scaled, hit, hit_elsewhere, dead, swapped, halved, frozen)),
-    *(("bert", fault) for fault in (hit, swapped, halved, frozen)),
+    *(("bert", fault) for fault in (swapped, halved, frozen)),
     ("rlhf", frozen),
     ("pna", swapped),
     ("dimenet", swapped),
 )
 UNSEEN = (
-    *(("bert", fault) for fault in (scaled, hit_elsewhere, dead)),
+    *(("bert", fault) for fault in (scaled, hit, hit_elsewhere, dead)),
     ("rlhf", hit),
     ("pna", frozen),
 )
 """In 50 steps of small BERT the encoder has hardly begun to matter to the loss: what one unit,
-1e-5 of its input or an ordinary weight changes stays near the last places of a float32 loss. One
+1e-5 of its input or one weight changes stays near the last places of a float32 loss. The weight
+with the largest gradient shows from two of the three starts, and not from the one of this seed. One
 update of `rlhf` moves a weight by 3e-6 at most, and PNA is near its horizon at step 25."""
 
 

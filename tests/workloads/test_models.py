@@ -33,7 +33,15 @@ from workloads.onnx_llama import OnnxLlama
 from workloads.onnx_resnet50 import OnnxResnet50
 from workloads.onnx_whisper import OnnxWhisper
 from workloads.parts.datasets.images import labelled_images
-from workloads.parts.datasets.text import FIRST_ORDINARY, IGNORED, MASK, masked_text, shakespeare
+from workloads.parts.datasets.text import (
+    FIRST_ORDINARY,
+    IGNORED,
+    MASK,
+    Language,
+    masked_text,
+    shakespeare,
+)
+from workloads.parts.drawing.drawn import HostDraws
 from workloads.parts.numerics.precision import compare_logits, dtype_named
 from workloads.parts.numerics.size import count_inference_flops
 from workloads.parts.numerics.weights import draw
@@ -214,8 +222,8 @@ def test_images_of_one_class_are_alike_and_of_two_are_not():
 
 
 def test_masked_text_masks_as_bert_does_and_can_be_told_from_neighbours():
-    rng = torch.Generator().manual_seed(1)
-    tokens, labels = masked_text(rng, count=64, length=100, vocabulary=1000)
+    language = Language.of(HostDraws(seed=1), 1000)
+    tokens, labels = masked_text(language, "0", count=64, length=100)
     chosen = labels != IGNORED
     assert (chosen.sum(dim=1) == 15).all()
     assert (tokens[chosen] == MASK).float().mean().item() == pytest.approx(0.8, abs=0.05)

@@ -13,13 +13,17 @@ from pathlib import Path
 
 import torch
 
+from appliance.generator.maps import WORDS, integers
 from workloads.contract.failures import ParameterError
+from workloads.parts.drawing.drawn import Drawer
 
 MASK, FIRST_ORDINARY = 103, 104
 """BERT's number of its mask token, and the first number that is no special token."""
 IGNORED = -100
 """Label of a position that the loss leaves out."""
 _SUCCESSORS = 4
+_KIND_RANDOM = 8
+"""Of ten kinds of masked positions: those below become the mask token, the last one stays."""
 
 
 def num_masked(length: int) -> int:
@@ -27,56 +31,94 @@ def num_masked(length: int) -> int:
     return max(1, round(0.15 * length))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Language:
+    """Text in which each token is one of the few successors of the one before.
+
+    `successors` (ordinary tokens, 4) is the table of a launch and the same in every batch; ordinary
+    tokens count from 0 in it.
+    """
+
+    drawer: Drawer
+    successors: torch.Tensor
+
+    @classmethod
+    def of(cls, drawer: Drawer, vocabulary: int) -> Language:
+        """The language that a drawer draws, of so many tokens with the special ones."""
+        ordinary = vocabulary - FIRST_ORDINARY
+        values, shape = integers(0, ordinary - 1), (ordinary, _SUCCESSORS)
+        return cls(
+            drawer=drawer,
+            successors=drawer.tensor("successors", values, torch.int64, shape),
+        )
+
+    @property
+    def ordinary(self) -> int:
+        """Tokens that are not special."""
+        return len(self.successors)
+
+    def text(self, name: str, count: int, length: int) -> torch.Tensor:
+        """Tokens (count, length), where the drawer draws; `name` tells them from other texts."""
+        choices = self._drawn(f"choices {name}", _SUCCESSORS, (count, length))
+        token = self._drawn(f"first tokens {name}", self.ordinary, (count,))
+        tokens = torch.empty_like(choices)
+        for position in range(length):
+            tokens[:, position] = token = self.successors[token, choices[:, position]]
+        return tokens + FIRST_ORDINARY
+
+    def order(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+        """The places of the last dimension in random order, by 64 random bits each."""
+        words = self.drawer.tensor(name, WORDS, torch.int64, shape)
+        return words.argsort(dim=-1, stable=True)
+
+    def tokens(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+        """Ordinary tokens, each as likely as another."""
+        return self._drawn(name, self.ordinary, shape) + FIRST_ORDINARY
+
+    def tenths(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+        """Integers from 0 to 9."""
+        return self._drawn(name, 10, shape)
+
+    def _drawn(self, name: str, below: int, shape: tuple[int, ...]) -> torch.Tensor:
+        return self.drawer.tensor(name, integers(0, below - 1), torch.int64, shape)
+
+
 def masked_text(
-    generator: torch.Generator, *, count: int, length: int, vocabulary: int
+    language: Language, name: str, *, count: int, length: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return token numbers with 15 % of each sequence masked, and the labels, on the host.
+    """Return token numbers with 15 % of each sequence masked, and the labels.
 
     As BERT does: of the chosen positions 80 % become the mask token, 10 % a random token and
     10 % stay. Every sequence has equally many chosen positions, so that every step costs the
     same.
     """
-    tokens = _chain(generator, count=count, length=length, vocabulary=vocabulary)
-    chosen = torch.rand(count, length, generator=generator).argsort(dim=1)
-    chosen = chosen[:, : num_masked(length)]
+    tokens = language.text(name, count, length)
+    chosen = language.order(f"masked {name}", (count, length))[:, : num_masked(length)]
+    shape = (count, num_masked(length))
     originals = tokens.gather(1, chosen)
     labels = torch.full_like(tokens, IGNORED).scatter(1, chosen, originals)
-    kind = torch.rand(chosen.shape, generator=generator)
-    others = torch.randint(FIRST_ORDINARY, vocabulary, chosen.shape, generator=generator)
-    replaced = torch.where(kind < 0.9, others, originals)  # noqa: PLR2004 - the shares above
-    replaced[kind < 0.8] = MASK  # noqa: PLR2004 - the shares above
+    kind = language.tenths(f"replaced {name}", shape)
+    others = language.tokens(f"replacements {name}", shape)
+    replaced = others.where(kind == _KIND_RANDOM, originals).where(kind >= _KIND_RANDOM, MASK)
     return tokens.scatter(1, chosen, replaced), labels
 
 
-def _chain(generator: torch.Generator, *, count: int, length: int, vocabulary: int) -> torch.Tensor:
-    """Sequences in which each token is one of the few successors of the one before.
-
-    The table of successors is fixed: it is the language, and the same in every batch.
-    """
-    language = torch.Generator().manual_seed(vocabulary)
-    ordinary = vocabulary - FIRST_ORDINARY
-    table = torch.randint(ordinary, (ordinary, _SUCCESSORS), generator=language)
-    choices = torch.randint(_SUCCESSORS, (count, length), generator=generator)
-    token = torch.randint(ordinary, (count,), generator=generator)
-    tokens = torch.empty(count, length, dtype=torch.long)
-    for position in range(length):
-        tokens[:, position] = token = table[token, choices[:, position]]
-    return tokens + FIRST_ORDINARY
+def dictionary(language: Language) -> torch.Tensor:
+    """The translation of each ordinary token, one to one, counted from 0."""
+    return language.order("dictionary", (language.ordinary,))
 
 
 def translated_text(
-    generator: torch.Generator, *, count: int, length: int, vocabulary: int
+    language: Language, translations: torch.Tensor, name: str, *, count: int, length: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return texts and their translations, token by token, as token numbers on the host.
+    """Return texts and their translations, token by token, as token numbers.
 
-    The dictionary is fixed and one to one. A translation has the structure of its source: a
+    `translations` is what `dictionary` made. A translation has the structure of its source: a
     model that reads no source learns the few successors of each token, and one that reads it
     learns which of them comes.
     """
-    source = _chain(generator, count=count, length=length, vocabulary=vocabulary)
-    language = torch.Generator().manual_seed(vocabulary + 1)
-    dictionary = torch.randperm(vocabulary - FIRST_ORDINARY, generator=language)
-    return source, dictionary[source - FIRST_ORDINARY] + FIRST_ORDINARY
+    source = language.text(name, count, length)
+    return source, translations[source - FIRST_ORDINARY] + FIRST_ORDINARY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,18 +142,16 @@ class Packed:
         return (text[:, :, None] == text[:, None, :]).tril()[:, None]
 
 
-def packed_text(
-    generator: torch.Generator, *, count: int, length: int, vocabulary: int, texts: int
-) -> Packed:
+def packed_text(language: Language, name: str, *, count: int, length: int, texts: int) -> Packed:
     """Fill `count` sequences of `length` with `texts` texts each, of lengths drawn anew.
 
     Each sequence has as many texts, so the means of equal parts of a batch have the mean of all.
     """
-    tokens = _chain(generator, count=count, length=length, vocabulary=vocabulary)
-    ends = torch.rand(count, length - 1, generator=generator).argsort(dim=1)[:, : texts - 1] + 1
-    is_first = torch.zeros(count, length, dtype=torch.bool).scatter(1, ends, value=True)
+    tokens = language.text(name, count, length)
+    ends = language.order(f"ends {name}", (count, length - 1))[:, : texts - 1] + 1
+    is_first = torch.zeros_like(tokens, dtype=torch.bool).scatter(1, ends, value=True)
     is_first[:, 0] = True
-    places = torch.arange(length).expand(count, length)
+    places = torch.arange(length, device=tokens.device).expand(count, length)
     starts = places.where(is_first, 0).cummax(dim=1).values
     return Packed(
         tokens=tokens, positions=places - starts, labels=tokens.masked_fill(is_first, IGNORED)

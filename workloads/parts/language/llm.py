@@ -15,6 +15,7 @@ size.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,14 +25,16 @@ from transformers.initialization import no_init_weights
 
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
-from workloads.parts.datasets.text import FIRST_ORDINARY, packed_text
+from workloads.parts.datasets.text import FIRST_ORDINARY, Language, packed_text
 from workloads.parts.distributed.sharding import num_batches, require_parallel
+from workloads.parts.drawing.drawn import Drawer
 from workloads.parts.numerics.depth import count_by_depth
 from workloads.parts.numerics.parameters import require_choice, require_even_heads, require_positive
 from workloads.parts.numerics.size import count_flops, count_parameters
 from workloads.parts.numerics.weights import fill
 from workloads.parts.training.audit import Audit, What, is_of_layers, loss_of_next, require_followed
 from workloads.parts.training.bounds import ErrorBounds
+from workloads.parts.training.inputs import DrawnInputs, Inputs, Tensors, of_rank
 from workloads.parts.training.step import require_micro_batches
 from workloads.parts.training.supervised import Supervised
 
@@ -174,20 +177,29 @@ class CausalTuning(Supervised):
 
         return count_flops(loss)
 
-    def inputs(self, rng: torch.Generator) -> dict[str, torch.Tensor]:
-        text = packed_text(
-            rng,
-            count=self.accumulation * self.count,
-            length=self.length,
-            vocabulary=self.config().vocab_size,
-            texts=self.texts,
-        )
-        return {
-            "input_ids": text.tokens,
-            "position_ids": text.positions,
-            "attention_mask": text.visible(),
-            "labels": text.labels,
-        }
+    def source(self) -> Inputs:
+        return DrawnInputs(draw=self.draw)
+
+    def draw(self, drawer: Drawer, rank: int) -> Callable[[int], Tensors]:
+        """What makes input sets of a rank where the drawer draws; all have one language."""
+        language = Language.of(drawer, self.config().vocab_size)
+
+        def batch(index: int) -> Tensors:
+            text = packed_text(
+                language,
+                of_rank(str(index), rank),
+                count=self.accumulation * self.count,
+                length=self.length,
+                texts=self.texts,
+            )
+            return {
+                "input_ids": text.tokens,
+                "position_ids": text.positions,
+                "attention_mask": text.visible(),
+                "labels": text.labels,
+            }
+
+        return batch
 
     def error_bounds(self) -> ErrorBounds:
         """Bounds that widen as the loss falls; `calibration/` has what was measured."""

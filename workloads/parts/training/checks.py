@@ -211,7 +211,8 @@ def _judged_among(
     checks = list(_judged(before, state, together))
     yield from checks
     errors = [check.error for check in checks if check.name == comparisons.GRADIENTS]
-    yield from rank_checks.check_inputs(peers, before.batch, before.number % state.cycle.of)
+    index = before.number % state.cycle.of
+    yield from rank_checks.check_inputs(peers, state.batches[index], index)
     frozen = {name: tensor for name, tensor in state.frozen.items() if local(tensor) is tensor}
     weights = {**together.weights, **frozen}
     yield from rank_checks.check_weights(peers, weights, errors[0] if errors else math.inf)
@@ -222,7 +223,8 @@ def _judged_in_shares(
 ) -> Iterator[Check]:
     """As `_judged_among` where no rank can hold all of the model; each judges what it holds."""
     yield from _judged(before, state, output)
-    yield from rank_checks.check_inputs(peers, before.batch, before.number % state.cycle.of)
+    index = before.number % state.cycle.of
+    yield from rank_checks.check_inputs(peers, state.batches[index], index)
     both = {**state.trained, **state.frozen}
     replicated = {name: one.detach() for name, one in both.items() if local(one) is one}
     # Without the whole in float64 there is no nearest rank: the first one is the measure.

@@ -9,7 +9,7 @@ the host by torch's own generator and moved, each with the checksum that it had 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -89,6 +89,19 @@ class GeneratedInputs:
 
     def _of(self, seed: int, rank: int) -> Iterable[Tensors]:
         return self.generate(sharding.seed_of(seed, rank))
+
+
+def by_torch(
+    make: Callable[[torch.Generator], dict[str, torch.Tensor]],
+) -> GeneratedInputs:
+    """Input sets that `make` makes one after the other, of torch's generator with their seed."""
+
+    def generate(seed: int) -> Iterator[dict[str, torch.Tensor]]:
+        rng = torch.Generator().manual_seed(seed)
+        while True:
+            yield make(rng)
+
+    return GeneratedInputs(generate=generate)
 
 
 def _laid_out(tensor: torch.Tensor, layout: torch.memory_format) -> torch.Tensor:

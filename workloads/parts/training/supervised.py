@@ -1,7 +1,7 @@
 """What the training workloads of one model and one AdamW step share, written once.
 
-A subclass says what its model is, draws one batch on the host, and gives the bounds of
-its errors; building, stepping and judging are the same for all.
+A subclass says what its model is and where its input sets come from, and gives the bounds of its
+errors; building, stepping and judging are the same for all.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from workloads.parts.numerics.size import count_parameters
 from workloads.parts.training.audit import Audit
 from workloads.parts.training.bounds import ErrorBounds
 from workloads.parts.training.checks import check_step
-from workloads.parts.training.inputs import GeneratedInputs
+from workloads.parts.training.inputs import Inputs
 from workloads.parts.training.optimizers import AdamW
 from workloads.parts.training.state import (
     Before,
@@ -73,8 +73,8 @@ class Supervised(Workload[Training, Trained]):
         """Return the model with fresh weights; its forward pass gives `loss` and `logits`."""
 
     @abstractmethod
-    def inputs(self, rng: torch.Generator) -> dict[str, torch.Tensor]:
-        """Draw keyword arguments of the model for one step, on the host."""
+    def source(self) -> Inputs:
+        """What makes the input sets, which are keyword arguments of the model."""
 
     @abstractmethod
     def error_bounds(self) -> ErrorBounds:
@@ -114,7 +114,7 @@ class Supervised(Workload[Training, Trained]):
             seed=seed,
             make=lambda: self.fresh(seed),
             rule=AdamW(learning_rate=self.learning_rate),
-            inputs=GeneratedInputs(generate=self.generate),
+            inputs=self.source(),
             num_inputs=self.num_inputs,
             dtype=dtype_named(self.dtype),
             error_bounds=self.error_bounds(),
@@ -124,12 +124,6 @@ class Supervised(Workload[Training, Trained]):
             sampling=self.sampling(seed),
             **self.together(),
         )
-
-    def generate(self, seed: int) -> Iterator[dict[str, torch.Tensor]]:
-        """Input sets of a seed, without end."""
-        rng = torch.Generator().manual_seed(seed)
-        while True:
-            yield self.inputs(rng)
 
     def step(self, state: Training) -> Trained:
         return train_step(state)
