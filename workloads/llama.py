@@ -20,7 +20,7 @@ END = 2
 @dataclass(frozen=True, kw_only=True)
 class Llama(Decoding):
     summary: ClassVar[str] = "Llama-2-7B shape, greedy decoding with a key-value cache"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     small: ClassVar[Parameters] = {
         "vocabulary": 1000,
         "hidden": 256,

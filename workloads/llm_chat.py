@@ -43,7 +43,7 @@ class LlmChat(Decoding):
     """`shared_heads`: heads of keys and values, each of which several queries share."""
 
     summary: ClassVar[str] = "Llama-3.1-8B shape, chat completion, one query at a time"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     small: ClassVar[Parameters] = {
         "vocabulary": 1000,
         "hidden": 256,

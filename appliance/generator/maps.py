@@ -11,6 +11,10 @@ costs a quarter of a look-up and 4 random bits, where a table for each number of
 16 bits and be four times slower to make on a processor (measured on two cores of an EPYC), and
 four times as many integer operations on every device.
 
+Another mean and deviation make another table, computed in float64 and then rounded to the format,
+so that a weight of a network is looked up like any other number. NumPy multiplies and adds one
+after the other, each rounded as IEEE 754 says.
+
 Uniform numbers and integers are scaled: of n integers the random number of w bits gives
 (random * n) >> w, so one is more frequent than another by n / 2**w of its share at most: 0.8 % of
 512 integers, which have 16 bits, and 0.4 % of 2**24, which have 32. No logarithm, cosine or
@@ -53,6 +57,8 @@ QUANTILES = "b99de6283e94fab006d1a8e975608b20b05a6a79eb649dd103b77271c877ee86"
 """SHA-256 of the magnitudes as little-endian integers of 64 bits."""
 MOST_TABLED = 512
 MOST_INTEGERS = 2**24
+MOST_NORMAL = 16.0
+"""Size of a mean and of a standard deviation, so that every format but the shortest holds all."""
 UNIFORM_BITS = 24
 """Of uniform numbers that are wide enough for them, each exact in float32."""
 
@@ -61,13 +67,15 @@ UNIFORM_BITS = 24
 class Map:
     """From bits to values: `kind`, and of integers the `low`est and the `high`est.
 
-    "normal" is the standard normal distribution, "uniform" that from -0.5 to 0.5, "words" are 64
-    random bits each, as they come.
+    "normal" is the normal distribution of that `mean` and standard `deviation`, "uniform" that from
+    -0.5 to 0.5, "words" are 64 random bits each, as they come.
     """
 
     kind: Kind
     low: int = 0
     high: int = 0
+    mean: float = 0.0
+    deviation: float = 1.0
 
     @property
     def span(self) -> int:
@@ -87,7 +95,10 @@ class Map:
         return 32 if is_wide or self.span > MOST_TABLED else 16
 
     def __str__(self) -> str:
-        return f"integers {self.low} to {self.high}" if self.kind == "integers" else self.kind
+        if self.kind == "integers":
+            return f"integers {self.low} to {self.high}"
+        is_standard = (self.mean, self.deviation) == (0.0, 1.0)
+        return self.kind if is_standard else f"normal {self.mean!r} by {self.deviation!r}"
 
 
 NORMAL = Map("normal")
@@ -103,14 +114,29 @@ def integers(low: int, high: int) -> Map:
     return drawn
 
 
+def normal(mean: float, deviation: float) -> Map:
+    """Normal numbers of that mean and standard deviation; ValueError if they are out of bounds."""
+    if not (abs(mean) <= MOST_NORMAL and 0 < deviation <= MOST_NORMAL):
+        raise ValueError(
+            f"normal numbers around {mean} by {deviation} cannot be drawn: give at most "
+            f"{MOST_NORMAL:g}, and a deviation above 0"
+        )
+    return Map("normal", mean=mean, deviation=deviation)
+
+
 def parse(text: str) -> Map:
     """The map that `str` names; ValueError for any other text."""
     plain: dict[str, Map] = {str(one): one for one in (NORMAL, UNIFORM, WORDS)}
     if text in plain:
         return plain[text]
     kind, _, rest = text.partition(" ")
-    low, _, high = rest.partition(" to ")
-    drawn = integers(int(low), int(high)) if kind == "integers" else None
+    drawn = None
+    if kind == "integers":
+        low, _, high = rest.partition(" to ")
+        drawn = integers(int(low), int(high))
+    if kind == "normal":
+        mean, _, deviation = rest.partition(" by ")
+        drawn = normal(float(mean), float(deviation))
     if drawn is None or str(drawn) != text:
         raise ValueError(f"there is no map {text[:40]!r}")
     return drawn
@@ -141,7 +167,8 @@ def table(drawn: Map, dtype: str) -> Bits:
     """Bits (65536, group) of the values of each 16 bits, in the format that torch calls `dtype`."""
     exact: Floats | Integers
     if drawn.kind == "normal":
-        exact = np.asarray(_normal_groups() * STEP, np.float64)
+        standard = np.asarray(_normal_groups() * STEP, np.float64)
+        exact = standard * drawn.deviation + drawn.mean  # each rounded once, as IEEE 754 says
     elif drawn.kind == "uniform":
         exact = np.asarray((2.0 * np.arange(PLACES)[:, None] + 1 - PLACES) * 2.0**-17, np.float64)
     else:

@@ -33,6 +33,8 @@ from appliance.records.plan import Case, Plan
 
 MOST_ELEMENTS = 2**48
 MOST_INPUTS = 4096
+MOST_MAPS = 64
+"""Of one launch; a table of a map takes as long as twenty inputs."""
 CHECK = "inputs as drawn"
 """Name of the check that a launch makes of its inputs."""
 
@@ -116,6 +118,10 @@ def _parsed(record: InputsDrawn, seed: int) -> list[Drawn]:
     drawn = [_one(record.launch, said, seed) for said in record.inputs]
     if len(drawn) > MOST_INPUTS or len({one.name for one in drawn}) < len(drawn):
         raise EvidenceError(f"journal.jsonl: launch {record.launch} draws an input twice")
+    if len({one.values for one in drawn}) > MOST_MAPS:
+        raise EvidenceError(
+            f"journal.jsonl: launch {record.launch} draws inputs of more than {MOST_MAPS} kinds"
+        )
     return drawn
 
 

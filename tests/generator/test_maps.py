@@ -12,7 +12,7 @@ from scipy.special import ndtri
 from appliance.generator import maps
 from appliance.generator.drawing import Drawn, whole
 from appliance.generator.formats import SHORT, bits_of
-from appliance.generator.maps import NORMAL, UNIFORM, WORDS, Map, integers
+from appliance.generator.maps import NORMAL, UNIFORM, WORDS, Map, integers, normal
 
 TABLES = {
     ("normal", "float64"): "69ebac403a8cce4cdddff18e48f7574b1da3ebfa88488090707d62da6c6decec",
@@ -110,18 +110,45 @@ def test_values_are_rounded_once_to_nearest_and_even(dtype: str) -> None:
     assert np.array_equal(bits, converted.numpy().view(bits.dtype))
 
 
-@pytest.mark.parametrize("drawn", [NORMAL, UNIFORM, WORDS, integers(-3, 9)], ids=str)
+@pytest.mark.parametrize(
+    "drawn",
+    [NORMAL, UNIFORM, WORDS, integers(-3, 9), normal(0.0, 1 / 3), normal(1.0, 0.1)],
+    ids=str,
+)
 def test_maps_are_read_back_from_their_names(drawn: Map) -> None:
     assert maps.parse(str(drawn)) == drawn
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "gamma", "integers", "integers 3", "integers 3 to 2", "integers 03 to 4", "normal "],
+    [
+        "",
+        "gamma",
+        "integers",
+        "integers 3",
+        "integers 3 to 2",
+        "integers 03 to 4",
+        "normal ",
+        "normal 0.0 by 1.0",
+        "normal 0.0 by 0.10",
+        "normal 0.0 by 0.0",
+        "normal nan by 1.0",
+        "normal 0.0 by inf",
+        "normal 17.0 by 1.0",
+    ],
 )
 def test_other_names_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=re.compile("map|drawn|int")):
+    with pytest.raises(ValueError, match=re.compile("map|drawn|int|float")):
         maps.parse(text)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_another_mean_and_deviation_are_one_product_and_one_sum_rounded_once(dtype: str) -> None:
+    exact = torch.from_numpy(maps.table(NORMAL, "float64").view(np.float64).copy()) * 0.1 + 1
+    table = torch.from_numpy(maps.table(normal(1.0, 0.1), dtype).copy())
+    assert torch.equal(table.view(getattr(torch, dtype)), exact.to(getattr(torch, dtype)))
+    assert abs(exact.mean() - 1) < 1e-12
+    assert abs(exact.std() - 0.1) < 1e-5
 
 
 def test_more_integers_than_their_bits_can_part_are_refused() -> None:

@@ -12,7 +12,7 @@ from support.bundles import Draft, healthy, sealed
 from appliance.challenge.window import inputs_seed
 from appliance.errors import EvidenceError
 from appliance.generator.drawing import Drawn, checksum
-from appliance.generator.maps import NORMAL, integers
+from appliance.generator.maps import NORMAL, integers, normal
 from appliance.planning.plan import case_seed
 from appliance.records.journal import (
     Check,
@@ -53,6 +53,10 @@ def inputs() -> tuple[DrawnInput, ...]:
 
 
 INPUTS = inputs()
+KINDS = tuple(
+    replace(INPUTS[0], name=f"layer {number}", values=str(normal(0.0, 1 / (number + 2))))
+    for number in range(65)
+)
 
 
 def with_inputs(
@@ -125,6 +129,7 @@ FORGERIES = {
     "an unknown format": (changed(dtype="int3"), 0.0, "nothing can draw"),
     "an endless shape": (changed(shape=(2**40, 2**40)), 0.0, "nothing can draw"),
     "a negative shape": (changed(shape=(-4, -4)), 0.0, "nothing can draw"),
+    "too many kinds": (KINDS, 0.0, "inputs of more than 64 kinds"),
     "one input twice": ((INPUTS[0], INPUTS[0]), 0.0, "draws an input twice"),
 }
 

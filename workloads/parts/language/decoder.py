@@ -8,7 +8,7 @@ full size needs the memory of one layer.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -53,23 +53,6 @@ class Shape:
     @property
     def key_heads(self) -> int:
         return self.shared_heads or self.heads
-
-
-def weights_of(shape: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Names and shapes of all weights, in the order in which `decode` asks for them."""
-    wide, inner, narrow = shape.hidden, shape.intermediate, shape.key_heads * shape.head
-    yield "model.embed_tokens.weight", (shape.vocabulary, wide)
-    for number in range(shape.layers):
-        name = f"model.layers.{number}"
-        yield f"{name}.input_layernorm.weight", (wide,)
-        for which, size in {"q": wide, "k": narrow, "v": narrow, "o": wide}.items():
-            yield f"{name}.self_attn.{which}_proj.weight", (size, wide)
-        yield f"{name}.post_attention_layernorm.weight", (wide,)
-        for which in ("gate", "up"):
-            yield f"{name}.mlp.{which}_proj.weight", (inner, wide)
-        yield f"{name}.mlp.down_proj.weight", (wide, inner)
-    yield "model.norm.weight", (wide,)
-    yield "lm_head.weight", (shape.vocabulary, wide)
 
 
 def decode(shape: Shape, weight: Weight, tokens: torch.Tensor, first: int) -> torch.Tensor:

@@ -11,9 +11,9 @@ Every sequence has its full length: the tokens that end a sequence are barred, a
 below a least number of tokens, and one that appears all the same is counted. So is every missing
 and every surplus token, and all that is generated is the units that the rate counts.
 
-Prompts are drawn on the device. Weights are random, of the variance that keeps signals the same
-size through all layers. Both are drawn again for the reference: what the device holds of them is
-not believed.
+Prompts and weights are drawn on the device (`parts/drawing/weights.py`), weights of the variance
+that keeps signals the same size through all layers. Both are drawn again for the reference: what
+the device holds of them is not believed.
 
 `LOGITS` allows three to ten times what was measured of Llama 2's shape on a processor at small
 size, with up to 32 layers and with a width of 1024: 10 roundings in float32 and 23 in bfloat16.
@@ -37,7 +37,8 @@ from appliance.records.workload import Bound, Work
 from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.parts.drawing.drawn import Drawer, Draws, HostDraws
-from workloads.parts.language.decoder import Shape, Stretch, decode, weights_of
+from workloads.parts.drawing.weights import fill, weight
+from workloads.parts.language.decoder import Shape, Stretch, decode
 from workloads.parts.language.generated import (
     Generated,
     Tensors,
@@ -50,7 +51,6 @@ from workloads.parts.language.generation import Asked, Before, Generation
 from workloads.parts.numerics.parameters import require_even_heads, require_positive
 from workloads.parts.numerics.precision import compare_logits, dtype_named
 from workloads.parts.numerics.size import count_parameters
-from workloads.parts.numerics.weights import drawn_ahead, fill
 
 LOGITS = 80.0
 EPSILON = 1e-5
@@ -177,8 +177,8 @@ class Decoding(Generation[State]):
             model = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call]
                 self._config(), dtype=dtype_named(self.dtype)
             ).eval()
-        fill(model, seed)
         draws = Draws(target=target, seed=seed)
+        fill(model, draws)
         return State(
             model=model,
             requests=[self.prompts(draws, index) for index in range(self.num_inputs)],
@@ -227,5 +227,9 @@ class Decoding(Generation[State]):
         )
 
         sequence = torch.cat((prompt, tokens[:, :-1]), dim=1)
-        with drawn_ahead(weights_of(shape), seed, dtype_named(self.dtype)) as weight:
-            return {"logits": decode(shape, weight, sequence, first=self.prompt - 1)}
+        drawer, dtype = HostDraws(seed=seed), dtype_named(self.dtype)
+
+        def drawn(name: str, *sizes: int) -> torch.Tensor:
+            return weight(drawer, name, sizes, dtype).double()
+
+        return {"logits": decode(shape, drawn, sequence, first=self.prompt - 1)}

@@ -9,16 +9,10 @@ through them; vectors (the gains of normalisations) lie around one.
 from __future__ import annotations
 
 import hashlib
-import itertools
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
-NUM_AHEAD = 9
-"""Weights that are drawn ahead of the one in use: those of one layer of a Llama."""
 _SPREAD_OF_GAINS = 0.1
 
 
@@ -30,44 +24,6 @@ def draw(name: str, shape: tuple[int, ...], seed: int) -> torch.Tensor:
     if len(shape) == 1:
         return values.mul_(_SPREAD_OF_GAINS).add_(1)
     return values.mul_(shape[-1] ** -0.5)
-
-
-@contextmanager
-def drawn_ahead(
-    named: Iterable[tuple[str, tuple[int, ...]]],
-    seed: int,
-    dtype: torch.dtype,
-    most: int = NUM_AHEAD,
-) -> Iterator[Callable[..., torch.Tensor]]:
-    """A function that gives the weights `named`, in their order, in float64 but rounded to a dtype.
-
-    It is called by name and sizes, and raises ValueError out of order. While one is used the next
-    `most` are drawn on other threads, each by itself as `draw` has it.
-    """
-
-    def rounded(name: str, shape: tuple[int, ...]) -> torch.Tensor:
-        return draw(name, shape, seed).to(dtype)
-
-    waiting = iter(named)
-    with ThreadPoolExecutor(max(1, min(most, torch.get_num_threads()))) as pool:
-        begun: deque[tuple[str, tuple[int, ...], Future[torch.Tensor]]] = deque()
-
-        def begin(count: int) -> None:
-            for name, shape in itertools.islice(waiting, count):
-                begun.append((name, shape, pool.submit(rounded, name, shape)))
-
-        def weight(name: str, *sizes: int) -> torch.Tensor:
-            if not begun or begun[0][:2] != (name, sizes):
-                raise ValueError(f"weight {name} of shape {sizes} is not the next one")
-            values = begun.popleft()[2].result()
-            begin(1)
-            return values.double()
-
-        begin(most)
-        try:
-            yield weight
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def fill(model: torch.nn.Module, seed: int) -> None:
