@@ -145,8 +145,8 @@ def test_every_metric_of_the_ledger_may_be_asked_for() -> None:
     for metric in (*MADE, *NO_ERRORS, "stolen_processors", "power_watts", "temperature_celsius"):
         check_health(asking(metric), node)
     events = watched_events(PLAN, {DEVICE: watching()})
-    for metric in MADE:
-        assert output(events, metric) != "inconclusive"
+    unknown = {metric for metric in MADE if output(events, metric) == "inconclusive"}
+    assert unknown == {"core_use"}  # of a burn-in alone, which says when it was hot
 
 
 def test_a_limit_of_health_takes_no_unit() -> None:
