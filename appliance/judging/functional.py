@@ -74,6 +74,8 @@ SOFTWARE = (
     "Install what is named there, or the versions of the locks (see `bench doctor`), and run again."
 )
 POWER, CORES = "power_fraction", "core_use"
+OF_HOSTS = frozenset({"cpu"})
+"""Vendors of devices whose cores a launch's own threads compute on."""
 CORES_AT_LEAST = 0.95
 """Of processors, whose power nobody limits by load, what hot phases use of their cores."""
 SPEED_AT_LEAST = 0.95
@@ -597,14 +599,14 @@ def _full_load(
     down is active, and its clock is the highest.
     """
     draft = health(criterion, burnt, inputs, "cases")
-    if draft.reason == "absent":
+    devices = inputs.system.identity.devices
+    ledgers = device_health.of_devices(devices, burnt, "cases")
+    if all(map(_goes_by_cores, ledgers)):
         return health(
             replace(criterion, metric=CORES, at_least=CORES_AT_LEAST), burnt, inputs, "cases"
         )
     if draft.ruling != "fail":
         return draft
-    devices = inputs.system.identity.devices
-    ledgers = device_health.of_devices(devices, burnt, "cases")
     beyond = [one for one in ledgers if _is_beyond(criterion, one.observe(criterion.metric))]
     if not all(_is_as_plain_loop(criterion, one) for one in beyond):
         return draft
@@ -614,6 +616,11 @@ def _full_load(
         explanation=f"at full load by the plain loop beside it: {shown}",
         statistic=draft.statistic,
     )
+
+
+def _goes_by_cores(ledger: device_health.Ledger) -> bool:
+    """Whether it is a processor whose power is not read, or whose limit is not."""
+    return ledger.device.vendor in OF_HOSTS and ledger.observe(POWER).high is None
 
 
 def _is_as_plain_loop(criterion: Criterion, ledger: device_health.Ledger) -> bool:
@@ -661,7 +668,7 @@ def load_sentence(ledger: device_health.Ledger) -> str:
         _beside_plain_loop(ledger.plain_loop()),
     ]
     use = ledger.observe(CORES)
-    if power.is_absent and use.low is not None:
+    if _goes_by_cores(ledger) and use.low is not None:
         words[0] = f"{use.low:.3f} of its cores in use in hot phases"
     return f"{ledger.device.id}: {', '.join(words)}"
 

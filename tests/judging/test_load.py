@@ -30,7 +30,16 @@ from appliance.records.verdict import Verdict
 
 LIMIT = 700.0  # watts, an H100's
 FACTS = {"power_limit": Fact(value=LIMIT, unit="watts")}
-NODE = system(**FACTS)
+
+
+def card(vendor: str = "cuda", **facts: Fact) -> System:
+    """A node of one device; of the processors' vendor it is one."""
+    node = system(**facts)
+    devices = tuple(replace(one, vendor=vendor) for one in node.identity.devices)
+    return replace(node, identity=replace(node.identity, devices=devices))
+
+
+NODE = card(**FACTS)
 CASE = replace(a_case("burn_in", device=DEVICE), small=False)
 PLAN = a_plan(CASE)
 KNOWN = records(PLAN, NODE)
@@ -188,14 +197,15 @@ def test_only_readings_of_hot_phases_count() -> None:
 
 
 def test_processors_are_judged_by_the_use_of_their_cores() -> None:
-    absent = {DEVICE: replace(watched(None)[DEVICE], absent=("power_watts",))}
+    node = card("cpu")
+    known = records(PLAN, node)
     for use, word in ((0.97, "pass"), (0.5, "fail")):
-        events = list(tagged(watched_events(PLAN, absent), None, core_use=use))
-        result = ruling(verdict_of(PLAN, events, FUNCTIONAL, system=NODE, qualified=KNOWN), "load")
+        events = list(tagged(watched_events(PLAN, watched(None)), None, core_use=use))
+        result = ruling(verdict_of(PLAN, events, FUNCTIONAL, system=node, qualified=known), "load")
         assert result.ruling == word
         assert result.statistic is not None
         assert (result.statistic.metric, result.statistic.value) == ("core_use", use)
-    shown = ruling(verdict_of(PLAN, events, FUNCTIONAL, system=NODE), "load")
+    shown = ruling(verdict_of(PLAN, events, FUNCTIONAL, system=node), "load")
     assert "0.500 of its cores in use in hot phases" in shown.explanation
 
 
@@ -236,7 +246,7 @@ def test_power_that_is_not_reported_is_unknown_and_never_zero() -> None:
 
 
 def test_limit_that_is_not_reported_is_unknown() -> None:
-    bare = system()
+    bare = card()
     events = watched_events(PLAN, watched(690.0))
     result = ruling(
         verdict_of(PLAN, events, FUNCTIONAL, system=bare, qualified=records(PLAN, bare)), "load"
