@@ -237,8 +237,8 @@ def test_a_report_has_no_more_pages_than_it_may(num_devices: int, rows: int, mos
 def test_contents_name_the_page_that_a_chapter_begins_on(tmp_path: Path) -> None:
     made = view(sample())
     (tmp_path / "report.pdf").write_bytes(render.pdf(made, {}))
-    words = ["pdftotext", "-layout", tmp_path / "report.pdf", "-"]
-    pages = subprocess.run(words, check=True, capture_output=True, text=True).stdout.split("\f")
+    command = ["pdftotext", "-layout", str(tmp_path / "report.pdf"), "-"]
+    pages = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\f")
     for chapter in made.chapters:
         heading = re.compile(rf"^ *{chapter.number}\. {chapter.title}$", re.MULTILINE)
         (page,) = [number for number, text in enumerate(pages, 1) if heading.search(text)]
