@@ -22,6 +22,7 @@ from appliance.records.verdict import Ratio
 from appliance.storage.bundle import Bundle
 from reports import performance, plots, render, words
 from reports.document.certificate import code_text, data_digest
+from reports.document.open_rulings import open_rulings
 from reports.document.view import view
 from reports.model import View
 
@@ -217,6 +218,32 @@ def test_many_devices_have_a_line_each_and_what_was_quiet_is_said_once() -> None
     assert [row[0] for row in health.together.rows] == [f"cuda:{index}" for index in range(8)]
     assert [row[1] for row in health.together.rows if row[1] != "none"] == ["ECC corrected: +7"]
     assert "neither grew" in health.together.notes[1]
+
+
+def test_what_was_not_observed_for_one_reason_is_one_line_with_number_and_names() -> None:
+    bundle = large(8, rows=4)
+    assert bundle.verdict is not None
+    absent = tuple(
+        replace(
+            one,
+            ruling="not_applicable",
+            reason="absent",
+            action="Nothing.",
+            explanation=f"there is no {one.criterion} of cuda:0: as told",
+        )
+        for one in bundle.verdict.rulings
+        if one.criterion in ("lost", "resets")
+    )
+    others = [one for one in bundle.verdict.rulings if one.criterion not in ("lost", "resets")]
+    verdict = replace(bundle.verdict, rulings=(*others, *absent))
+    lines = [case for one in open_rulings(verdict, bundle.criteria.criterion) for case in one.cases]
+    assert "of cuda:0 there is none of these 2: as told" in {
+        one.explanation for one in lines if one.cases == "lost, resets"
+    }
+    unseen = [one for one in lines if "were not observed of" in one.explanation]
+    assert len(unseen) > 1
+    for one in unseen:
+        assert f"these {len(one.cases.split(', '))} were not observed" in one.explanation
 
 
 @pytest.mark.parametrize(
