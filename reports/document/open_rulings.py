@@ -17,8 +17,17 @@ from reports.model import OpenCase, OpenRuling
 
 MOST_ALIKE = 12  # explanations of one criterion and reason; verdict.json has them all
 OF_RUN = "the run"
-UNSEEN = re.compile("[a-z0-9_]+ of (.+) was not observed: (.+)", re.DOTALL)
-"""What the judge says of a metric that was not observed: of which devices, and why."""
+UNSEEN = (
+    (
+        re.compile("[a-z0-9_]+ of (.+) was not observed: (.+)", re.DOTALL),
+        "these {number} were not observed of {devices}: {why}",
+    ),
+    (
+        re.compile("there is no [a-z0-9_]+ of (.+): (.+)", re.DOTALL),
+        "of {devices} there is none of these {number}: {why}",
+    ),
+)
+"""What the judge says of a metric that was not observed, of which devices and why."""
 DEVICE = re.compile(r"\b[a-z]+:[0-9]+\b")
 CLASSES = ("integrity", "correctness", "health", "performance")
 """What a criterion's precedence is called, the highest first."""
@@ -77,15 +86,21 @@ def _unseen_together(several: Sequence[OpenCase]) -> Iterable[OpenCase]:
     """Criteria of which the same was not observed for the same reason, as one with their number."""
     alike: dict[tuple[str, ...], list[OpenCase]] = {}
     for one in several:
-        unseen = UNSEEN.fullmatch(one.explanation)
-        key = unseen.groups() if unseen else (one.cases, one.explanation)
-        alike.setdefault((*key, one.action), []).append(one)
-    for (devices, why, _), group in alike.items():
+        alike.setdefault((*_unseen(one), one.action), []).append(one)
+    for (of_several, devices, why, _), group in alike.items():
         if len(group) == 1:
             yield group[0]
         else:
-            said = f"these {len(group)} were not observed of {devices}: {why}"
+            said = of_several.format(number=len(group), devices=devices, why=why)
             yield replace(group[0], cases=", ".join(one.cases for one in group), explanation=said)
+
+
+def _unseen(one: OpenCase) -> tuple[str, str, str]:
+    """The words for several like it, the devices and the reason; of all else its own name."""
+    for pattern, of_several in UNSEEN:
+        if match := pattern.fullmatch(one.explanation):
+            return of_several, match[1], match[2]
+    return "", one.cases, one.explanation
 
 
 def _open_ruling(group: Sequence[Ruling], ranks: Mapping[str, int]) -> OpenRuling:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import html
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 from functools import cache
 from io import BytesIO
+from pathlib import Path
 
 import pytest
 import segno
@@ -19,6 +22,7 @@ from appliance.records.verdict import Ratio
 from appliance.storage.bundle import Bundle
 from reports import performance, plots, render, words
 from reports.document.certificate import code_text, data_digest
+from reports.document.open_rulings import open_rulings
 from reports.document.view import view
 from reports.model import View
 
@@ -216,10 +220,54 @@ def test_many_devices_have_a_line_each_and_what_was_quiet_is_said_once() -> None
     assert "neither grew" in health.together.notes[1]
 
 
-def test_a_report_has_no_more_pages_than_it_may() -> None:
-    small, large_one = (
-        int(PdfFileReader(BytesIO(render.pdf(made, {"a": b"1"}))).root["/Pages"]["/Count"])
-        for made in (view(sample()), node())
+def test_what_was_not_observed_for_one_reason_is_one_line_with_number_and_names() -> None:
+    bundle = large(8, rows=4)
+    assert bundle.verdict is not None
+    absent = tuple(
+        replace(
+            one,
+            ruling="not_applicable",
+            reason="absent",
+            action="Nothing.",
+            explanation=f"there is no {one.criterion} of cuda:0: as told",
+        )
+        for one in bundle.verdict.rulings
+        if one.criterion in ("lost", "resets")
     )
-    assert small <= 11
-    assert large_one <= 16
+    others = [one for one in bundle.verdict.rulings if one.criterion not in ("lost", "resets")]
+    verdict = replace(bundle.verdict, rulings=(*others, *absent))
+    lines = [case for one in open_rulings(verdict, bundle.criteria.criterion) for case in one.cases]
+    assert "of cuda:0 there is none of these 2: as told" in {
+        one.explanation for one in lines if one.cases == "lost, resets"
+    }
+    unseen = [one for one in lines if "were not observed of" in one.explanation]
+    assert len(unseen) > 1
+    for one in unseen:
+        assert f"these {len(one.cases.split(', '))} were not observed" in one.explanation
+
+
+@pytest.mark.parametrize(
+    ("num_devices", "rows", "most"),
+    [
+        (1, 0, 12),  # smoke
+        (8, 26, 24),  # of 30 pages, as not all rows have sizes that are shipped
+        (64, 1, 16),  # of 40 pages: what grows with devices; four more rows are a page
+    ],
+)
+def test_a_report_has_no_more_pages_than_it_may(num_devices: int, rows: int, most: int) -> None:
+    made = view(large(num_devices, rows=rows) if rows else sample())
+    pages = PdfFileReader(BytesIO(render.pdf(made, {"a": b"1"}))).root["/Pages"]["/Count"]
+    assert int(pages) <= most
+
+
+@pytest.mark.skipif(not shutil.which("pdftotext"), reason="poppler is not here")
+def test_contents_name_the_page_that_a_chapter_begins_on(tmp_path: Path) -> None:
+    made = view(sample())
+    (tmp_path / "report.pdf").write_bytes(render.pdf(made, {}))
+    command = ["pdftotext", "-layout", str(tmp_path / "report.pdf"), "-"]
+    pages = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\f")
+    for chapter in made.chapters:
+        heading = re.compile(rf"^ *{chapter.number}\. {chapter.title}$", re.MULTILINE)
+        (page,) = [number for number, text in enumerate(pages, 1) if heading.search(text)]
+        listed = rf"\b{chapter.number} +{chapter.title} ?[. ]+ {page}\b"
+        assert re.search(listed, pages[1]), (chapter.title, page)
