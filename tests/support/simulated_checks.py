@@ -22,6 +22,11 @@ import torch
 from support import simulated_device
 from torch import nn
 
+from appliance.generator.maps import NORMAL
+from workloads.contract.target import Artifacts, Target
+from workloads.parts.drawing import drawn
+from workloads.parts.drawing.drawn import Draws
+
 Check = Callable[[], None]
 ATTEMPTS = 20
 CHECKS: dict[str, tuple[Check, Mapping[str, str]]] = {}
@@ -204,6 +209,23 @@ def flips_one_bit_of_one_product() -> None:
     second = [one.to("simulated:1") for one in (a, b)]
     for _ in range(4):
         assert torch.equal((second[0] @ second[1]).cpu(), a @ b)
+
+
+@check(FAULTS="integers")
+def draws_other_inputs_and_fails_by_name() -> None:
+    """Its known answers are wrong, and so are its inputs; the node's other device has neither."""
+    a = torch.arange(1, 9)
+    assert ((a.to("simulated") * 3).cpu() - a * 3).tolist() == [-1, 0] * 4
+    name, inputs = "known answers of the input generator", "inputs as drawn"
+    assert _wrong_of_inputs("simulated:0") == {name: 3, inputs: 1}
+    assert _wrong_of_inputs("simulated:1") == {name: 0, inputs: 0}
+
+
+def _wrong_of_inputs(device: str) -> dict[str, float]:
+    """What the checks that a launch makes of its inputs find, by their names."""
+    target = Target(device=torch.device(device), artifacts=Artifacts(Path("unused")))
+    Draws(target=target, seed=3).tensor("x", NORMAL, torch.bfloat16, (64, 64))
+    return {one.name: one.error for one in drawn.checks(target)}
 
 
 @check(FAULTS="unwritten=2")

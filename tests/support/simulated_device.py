@@ -49,6 +49,7 @@ FAULTS: Mapping[str, str] = {
     "order": "the sums of a matmul begin elsewhere at each call, in each process",
     "short": "matmuls in float32 keep 10 bits of their operands behind the point",
     "flip": "one bit of the exponent in the output of the matmul of this number",
+    "integers": "products of 64-bit integers lose their lowest bit",
     "unwritten": "from the matmul of this number on, what memory held before is the output",
     "forgets": "at every synchronise of this number the largest block loses a bit",
     "fades": "at every operator of this number the largest block loses a bit",

@@ -175,6 +175,13 @@ LIES: Mapping[str, Lie] = {
         verdict="REJECTED",
         rulings=WRONG,
     ),
+    "integers": Lie(
+        what="integer products that lose a bit, so that other inputs are drawn",
+        variables=planted("integers"),
+        verdict="REJECTED",
+        rulings=WRONG,
+        words={"correctness": "known answers of the input generator"},
+    ),
     "unwritten": Lie(
         what="outputs that are never written",
         variables=planted("unwritten=2"),
