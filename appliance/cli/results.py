@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from appliance.cli.console import LOG_WIDTH, console
 from appliance.cli.output import command
@@ -114,8 +115,8 @@ def print_result(
         for line in sentence.splitlines():
             out.print(line, markup=False)
     out.print()
-    out.print(verdict.verdict, style=VERDICT_STYLES[verdict.verdict], end="  ")
-    out.print(verdict.scope)
+    word = (verdict.verdict, VERDICT_STYLES[verdict.verdict])
+    out.print(Text.assemble(word, "  ", verdict.scope))
     for sentence in verdict_sentences(verdict):
         out.print(sentence, markup=False)
     if budget is not None:
@@ -168,7 +169,8 @@ def print_table(out: Console, columns: Sequence[str], rows: Sequence[Sequence[st
 def ruling_sentences(verdict: Verdict) -> tuple[str, ...]:
     """Every ruling that is not a pass with its next action: the deciding one first, then fails.
 
-    What holds for several cases is printed once; beyond MOST_RULINGS the rest is counted.
+    What holds for several cases, or of the same cases by several criteria, is printed once; beyond
+    MOST_RULINGS the rest is counted.
     """
     groups: dict[tuple[str, str, str, str], list[Ruling]] = {}
     for ruling in sorted(verdict.rulings, key=lambda one: _urgency(one, verdict)):
@@ -176,7 +178,11 @@ def ruling_sentences(verdict: Verdict) -> tuple[str, ...]:
             why = _shown_by_repeats(ruling) or ruling.explanation
             alike = (ruling.criterion, ruling.ruling, why, ruling.action)
             groups.setdefault(alike, []).append(ruling)
-    sentences = [_ruling_sentence(group) for group in groups.values()]
+    several: dict[tuple[object, ...], list[Sequence[Ruling]]] = {}
+    for (_, *same), group in groups.items():
+        cases = tuple(ruling.case for ruling in group)
+        several.setdefault((*same, cases, group[0].required), []).append(group)
+    sentences = [_ruling_sentence(*alike) for alike in several.values()]
     if len(sentences) > MOST_RULINGS:
         rest = len(sentences) - MOST_RULINGS
         sentences = [
@@ -199,13 +205,15 @@ def _shown_by_repeats(ruling: Ruling) -> str:
     return ruling.explanation.partition("; ")[2] if ruling.reason == "unqualified" else ""
 
 
-def _ruling_sentence(group: Sequence[Ruling]) -> str:
+def _ruling_sentence(group: Sequence[Ruling], *others: Sequence[Ruling]) -> str:
+    """One sentence of all cases of a group, and of the other criteria that say the same of them."""
     one = group[0]
+    criteria = ", ".join(ruling.criterion for ruling in (one, *(other[0] for other in others)))
     cases, why = words.cases([ruling.case for ruling in group if ruling.case]), one.explanation
     if len(group) > 1 and _shown_by_repeats(one):
         cases, why = f"{len(group)} cases", f"no qualified record applies; {_shown_by_repeats(one)}"
     word = one.ruling.replace("_", " ") + ("" if one.required else " (advisory)")
-    ruled = one_line(f"{word}: {one.criterion}{f' of {cases}' if cases else ''}: {why}")
+    ruled = one_line(f"{word}: {criteria}{f' of {cases}' if cases else ''}: {why}")
     return ruled + (f"\n    next: {one_line(one.action)}" if one.action else "")
 
 

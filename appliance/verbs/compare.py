@@ -7,7 +7,7 @@ the same record.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -81,25 +81,47 @@ def sentences(compared: Compared) -> tuple[str, ...]:
     """For a person: the summary, all that is not within the margin, and where the page is."""
     comparison = compared.comparison
     lines = [comparison.summary]
-    lines += [
-        f"{item.label}: {item.case}: {item.timing.word}: {item.timing.explanation}"
+    lines += _of_cases(
+        (item.label, item.case, f"{item.timing.word}: {item.timing.explanation}")
         for item in comparison.cases
         if item.timing is not None and item.timing.word != "within"
-    ]
-    lines += [
-        f"{item.label}: {item.case}: not compared: {item.reason}" for item in comparison.refused
-    ]
-    lines += [
-        f"{change.label}: {change.case or 'the node'}: {change.criterion} was "
-        f"{change.reference or 'not ruled'} and is {change.other or 'not ruled'}"
-        for change in comparison.rulings
-    ]
+    )
+    lines += _of_cases(
+        (item.label, item.case, f"not compared: {item.reason}") for item in comparison.refused
+    )
+    lines += _changes(comparison)
     for one in comparison.bundles[1:]:
         own = [item.sentence for item in comparison.differences if item.label == one.label]
         lines += [f"{one.label}: differs: {sentence}" for sentence in own[:MOST_DIFFERENCES]]
         if len(own) > MOST_DIFFERENCES:
             lines.append(f"{one.label}: {len(own) - MOST_DIFFERENCES} more differ: see the page")
     return (*lines, f"{headline(comparison)}  {compared.folder / PAGE}")
+
+
+def _of_cases(several: Iterable[tuple[str, str, str]]) -> list[str]:
+    """One sentence for the cases of which the same is said, of run, case and what is said."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for label, case, said in several:
+        alike.setdefault((label, said), []).append(case)
+    return [f"{label}: {', '.join(cases)}: {said}" for (label, said), cases in alike.items()]
+
+
+def _changes(comparison: Comparison) -> list[str]:
+    """Rulings that changed: of a case all criteria that changed alike, and cases alike in those."""
+    by_case: dict[tuple[str, str, str, str], list[str]] = {}
+    for one in comparison.rulings:
+        ruled = (one.reference or "not ruled", one.other or "not ruled")
+        by_case.setdefault((one.label, one.case or "the node", *ruled), []).append(one.criterion)
+    return _of_cases(
+        (
+            label,
+            case,
+            f"{criteria[0]} was {then} and is {now}"
+            if len(criteria) == 1
+            else f"{', '.join(criteria)} were {then} and are {now}",
+        )
+        for (label, case, then, now), criteria in by_case.items()
+    )
 
 
 def _verified(path: Path, trusted: Sequence[bytes], *, allow_development: bool) -> bundle.Bundle:

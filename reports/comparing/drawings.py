@@ -15,7 +15,7 @@ from reports.words import clean
 
 MOST_CASES = 60  # lines of one drawing
 WIDTH = 660
-_LEFT, _RIGHT = 170, 560
+_LEFT, _RIGHT = 170, 535
 _LINE, _HEAD, _FOOT = 15, 18, 34
 _MOST_PERCENT = 300.0  # where the axis ends at most; what lies beyond is marked, with its figure
 _FONT = 'font-family="DejaVu Sans, sans-serif"'

@@ -7,7 +7,7 @@ margin. The second is the performance profile.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -198,14 +198,19 @@ def _cases(label: str, cases: Sequence[CaseComparison]) -> Grid:
         rows=tuple(_case_row(item) for item in cases),
         notes=(
             "P(A faster) is the probability that a launch of A is the faster one: 0.5 is alike.",
-            *(
-                f"{item.case}: {item.timing.explanation}."
-                for item in cases
-                if item.timing is not None and item.timing.word != "within"
-            ),
+            *_explanations(cases),
             *(f"{item.case}: {item.bits_note}." for item in cases if item.same_bits is False),
         ),
     )
+
+
+def _explanations(cases: Sequence[CaseComparison]) -> Iterable[str]:
+    """Why a case is not within the margin; once where it is the same of several."""
+    alike: dict[str, list[str]] = {}
+    for item in cases:
+        if item.timing is not None and item.timing.word != "within":
+            alike.setdefault(item.timing.explanation, []).append(item.case)
+    return (f"{words.cases(names)}: {why}." for why, names in alike.items())
 
 
 def _case_row(item: CaseComparison) -> tuple[str, ...]:
@@ -230,7 +235,7 @@ def _case_row(item: CaseComparison) -> tuple[str, ...]:
 
 def _interval(timing: Timing) -> str:
     if timing.low is None or timing.high is None:
-        return "too few launches"
+        return "too few"
     return f"{_percent(timing.low)} to {_percent(timing.high)}"
 
 

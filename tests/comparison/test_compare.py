@@ -19,7 +19,7 @@ from support.builders import a_case, a_system, repeated
 from support.bundles import Draft, analysed, rejected, sealed
 from support.compared_runs import KEY, compared, draft, scaled, side, slower
 
-from appliance.comparison.case_pairs import Side
+from appliance.comparison.case_pairs import RefusedCase, RulingChange, Side
 from appliance.comparison.compare_runs import Comparison, Word, compare
 from appliance.comparison.mixed_model import (
     TimedLaunch,
@@ -631,3 +631,33 @@ def test_a_comparison_is_never_put_into_a_run(sealed_runs: dict[str, Path]) -> N
             margin=0.03,
             allow_development=True,
         )
+
+
+def test_what_changed_alike_is_said_once(sealed_runs: dict[str, Path], tmp_path: Path) -> None:
+    result = comparing.run(
+        [sealed_runs["a"], sealed_runs["same"]], out=tmp_path, margin=0.03, allow_development=True
+    )
+    one = RulingChange(
+        label="B",
+        criterion="one",
+        case="x@cpu:0",
+        required=True,
+        reference="pass",
+        reference_reason="",
+        other="inconclusive",
+        other_reason="coverage",
+    )
+    pairs = (("x@cpu:0", "one"), ("x@cpu:0", "two"), ("y@cpu:0", "one"), ("y@cpu:0", "two"))
+    changes = tuple(replace(one, case=case, criterion=name) for case, name in (*pairs, ("", "two")))
+    refused = tuple(
+        RefusedCase(label="B", case=case, kind="no_timing", reason=reason)
+        for case, reason in (("x@cpu:0", "gone"), ("y@cpu:0", "gone"), ("z@cpu:0", "new"))
+    )
+    comparison = replace(result.comparison, rulings=changes, refused=refused)
+    shown = comparing.sentences(replace(result, comparison=comparison))
+    assert [line for line in shown if "compared: " in line or " pass " in line] == [
+        "B: x@cpu:0, y@cpu:0: not compared: gone",
+        "B: z@cpu:0: not compared: new",
+        "B: x@cpu:0, y@cpu:0: one, two were pass and are inconclusive",
+        "B: the node: two was pass and is inconclusive",
+    ]

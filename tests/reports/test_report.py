@@ -1035,6 +1035,21 @@ def test_the_terminal_names_many_cases_by_their_rows_and_devices():
     assert output.startswith("inconclusive: speed of bert@cpu:0 to cpu:7 (8 devices): because of")
 
 
+def test_criteria_that_say_the_same_of_the_same_cases_stand_in_one_line():
+    names = ("completion", "integrity", "correctness")
+    several = [
+        replace(ruled("speed", case, "inconclusive"), criterion=name)
+        for name in names
+        for case in ("bert", "llama")
+    ]
+    odd = replace(several[0], criterion="repeatability")  # of one case alone
+    verdict = replace(judged().verdict, rulings=(*several, odd))
+    joined, alone = [line.partition("\n")[0] for line in ruling_sentences(verdict)]
+    said = several[0].explanation
+    assert joined == f"inconclusive: {', '.join(names)} of bert@cpu:0, llama@cpu:0: {said}"
+    assert alone == f"inconclusive: repeatability of bert@cpu:0: {said}"
+
+
 def test_cases_that_no_qualified_record_applies_to_are_told_in_one_line():
     def without_record(case: str, shown: str) -> Ruling:
         why = f"there is no qualified record of {case} on X; reported, not judged: {shown}"
