@@ -205,7 +205,6 @@ def test_no_drawn_journal_ends_a_verb_in_an_error_of_its_own_or_alters_a_file(
         before = contents(folder.parent)
         sentence = refusal(verb, folder)
         refused += bool(sentence)
-        assert "\n" not in sentence, f"input {number} of seed {seed}"
-        if sentence:
+        if sentence:  # shown on one line, whatever stands in it (test_foreign_text.py)
             assert contents(folder.parent) == before, f"input {number} of seed {seed}"
     assert refused > count // 2
