@@ -10,6 +10,7 @@ none (a test that ends by time; MIL-HDBK-781A, IEC 60605-4).
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -160,7 +161,8 @@ def _shown(seconds: float, *, is_checked: bool, is_clean: bool) -> str:
 
 
 def _hours(seconds: float) -> str:
-    return f"{seconds / _HOUR:.3g} h"
+    """A length in hours; one of less in whole minutes and seconds, and never more than it is."""
+    return f"{seconds / _HOUR:.3g} h" if seconds >= _HOUR else words.span(math.floor(seconds))
 
 
 # ------------------------------------------------------------------ over time

@@ -163,7 +163,7 @@ def test_a_mismatch_stands_with_place_temperature_and_clock(recorded: Bundle) ->
     ((_, what, where),) = [row for row in made.events.rows if "mismatch" in row[1]]  # type: ignore[union-attr]
     assert what == "2 mismatches"
     assert "segment 1; product 3, tile 4; power " in where
-    assert "temperature 58.00 to 84.00 °C" in where
+    assert re.search(r"temperature 5\d\.00 to 84\.00 °C", where)
     assert "clock 1." in where
     assert rows(made.bounds)["wrong product or word"][0] == "2"
     assert "no bound is claimed" in made.shown

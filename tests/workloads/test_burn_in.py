@@ -658,6 +658,13 @@ def test_page_says_what_was_covered_and_what_a_clean_run_shows() -> None:
     )
 
 
+def test_page_of_minutes_says_them_and_claims_no_second_more() -> None:
+    (section,) = page(events_of(47))
+    assert section.shown.startswith(
+        "No mismatch in 47 s under test: a mismatch comes no more often than once in 15 s on"
+    )
+
+
 def test_page_adds_up_segments_and_shows_what_the_last_one_covered() -> None:
     events = [event for launch in (1, 2, 3) for event in events_of(3600, launch=launch)]
     (section,) = page(events)
