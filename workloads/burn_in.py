@@ -508,9 +508,12 @@ class BurnIn(Workload[State, Output]):
             if count and (number, kind, side) not in state.operands_seen
         ]
         state.operands_seen.update(new)
+        return self._looked_at(state, new)
+
+    def _looked_at(self, state: State, damaged: Sequence[tuple[int, str, int]]) -> list[Event]:
         seen, where = datetime.now(UTC), f"step {state.num_steps:,}, operands of seed {state.seed}"
         room = max(0, MOST_EVENTS - len(state.events))
-        return [self._look_at_operand(state, *place).at(where, seen) for place in new[:room]]
+        return [self._look_at_operand(state, *place).at(where, seen) for place in damaged[:room]]
 
     def _look_at_operand(self, state: State, number: int, kind: str, side: int) -> Event:
         burnt = state.formats[number]
@@ -626,11 +629,18 @@ class BurnIn(Workload[State, Output]):
             yield from state.beside.checks()
 
     def _read_all_operands(self, state: State) -> list[Event]:
-        """Read the operands of every format once more; those that are damaged and were not seen."""
-        for operands in state.operands:
-            operands.read_again(state.lanes[0].scratch)
-            operands.wrong_on_host.copy_(operands.wrong)
-        return self._damaged(state)
+        """Read the operands of every format once more; those that are damaged and were not seen.
+
+        Nothing of the state changes by it, so a check can be made again.
+        """
+        damaged = [
+            (number, kind, side)
+            for number, burnt in enumerate(state.formats)
+            for kind, operands in burnt.operands.items()
+            for side in operands.damaged()
+            if (number, kind, side) not in state.operands_seen
+        ]
+        return self._looked_at(state, damaged)
 
     def _check_host_digests(self, state: State, output: Output) -> Check:
         """Products and link as the host reads them, against what the device says of them."""

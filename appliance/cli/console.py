@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
+from rich.live import Live
+from rich.spinner import Spinner
 from rich.text import Text
 
 from appliance.foreign_text import one_line
@@ -45,5 +47,7 @@ def working(sentence: str) -> Iterator[None]:
     if not out.is_terminal:
         yield
         return
-    with out.status(one_line(sentence), spinner="line"):
+    text = one_line(sentence)
+    # Shown as it begins: the status of rich waits for a thread, which imports keep from running.
+    with Live(Spinner("line", text=text), console=out, transient=True):
         yield

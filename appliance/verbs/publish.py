@@ -81,7 +81,7 @@ def _sign(folder: Folder, key: keys.Key, role: Role) -> str:
     statement = keys.sign_data(source, key)
     bundle.write_in(folder, bundle.STATEMENT, statement)
     carried = {**_carried(source), bundle.STATEMENT: statement}
-    page = _view(source, index)
+    page, left = _view(source, index), _left_behind(source)
     source = replace(source, files=carried)
     del run, index  # hundreds of megabytes of a large node, which the layout takes then
     renderings = _rendered(page, carried)
@@ -91,7 +91,7 @@ def _sign(folder: Folder, key: keys.Key, role: Role) -> str:
     subjects = {name: sha256(text) for name, text in renderings.items()}
     subjects["statement.dsse.json"] = sha256(statement)
     bundle.write_in(folder, "report.dsse.json", keys.sign_report(source, subjects, key))
-    return _left_behind(source)
+    return left
 
 
 def _read(folder: Folder, verb: str) -> tuple[bundle.Bundle, JournalIndex]:

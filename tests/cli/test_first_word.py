@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import pty
-import signal
+import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 from support.program import ROOT
@@ -21,19 +22,25 @@ VERBS = [
 
 def shown_until(words: tuple[str, ...], end: str) -> str:
     """What a verb wrote to a terminal, with the modules that it imported, until one of them."""
-    child, terminal = pty.fork()
-    if not child:
-        os.chdir(ROOT)
-        flags = ("-X", "importtime", "-m", "appliance")
-        line = [sys.executable, *flags, *words]
-        os.execve(line[0], line, os.environ | {"TERM": "xterm"})  # noqa: S606 - no shell
+    terminal, own = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-X", "importtime", "-m", "appliance", *words],
+        stdin=own,
+        stdout=own,
+        stderr=own,
+        cwd=ROOT,
+        env=os.environ | {"TERM": "xterm"},
+        start_new_session=True,
+    )
+    os.close(own)
     shown = b""
     try:
-        while end.encode() not in shown:
-            shown += os.read(terminal, 4096)
+        with suppress(OSError):  # what a terminal reads as, once nobody writes to it
+            while end.encode() not in shown:
+                shown += os.read(terminal, 4096)
     finally:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        child.kill()
+        child.wait()
         os.close(terminal)
     return shown.decode(errors="replace")
 

@@ -369,7 +369,7 @@ def sealed(forgery: Forgery, folder: Path) -> Path:
 
 
 def _judged(files: Mapping[str, bytes]) -> bytes:
-    from support.forger import _judged as judged  # noqa: PLC0415 - beside its only other user
+    from support.forger import judged  # noqa: PLC0415 - beside its only other user
 
     return judged(files)
 

@@ -107,6 +107,14 @@ class Operands:
         self.wrong.add_((now != self.expected).any(1))
         self.wrong_on_host.copy_(self.wrong, non_blocking=True)
 
+    def damaged(self) -> list[int]:
+        """Which of the two was ever read as another one, or is another one now; waits for both."""
+        return [
+            side
+            for side, count in enumerate(self.wrong.tolist())
+            if count or not self._is_healthy(side)
+        ]
+
     def investigate(self, side: int, name: str, drawn: Matrices) -> Event:
         """Read one of the two again, and find the words that differ from those drawn anew.
 
