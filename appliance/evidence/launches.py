@@ -293,9 +293,7 @@ class LaunchEvidence:
                 if event.is_made and self.number != 0:
                     return  # a timed launch that makes a file itself depends on no other
                 self.artifacts.setdefault(event.name, set()).add(event.sha256)
-            case (
-                _
-            ):  # its environment decides nothing, counters are the run's, `sample` takes readings
+            case _:  # its environment decides nothing, its counters are those of the run
                 pass
 
     def sample(self, event: Reading | ReadingsFolded, several: Sequence[Sampled], utc: str) -> None:

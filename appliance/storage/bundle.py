@@ -113,29 +113,24 @@ def read(folder: Path, *, complete: bool = True) -> Bundle:
 def of_unfinished(
     folder: Folder,
     use: Callable[[Bundle, Iterator[Line]], R],
-    check: Callable[[Bundle], None] | None = None,
+    check: Callable[[Bundle], None],
 ) -> R:
     """What `use` makes of what a run left in a folder that is open; anybody may have written it.
 
     It is handed the bundle without its lines, and these one after another: all of a large run's at
-    once are most of the memory. A confined child has done the same with the same bytes before, and
-    made the `check` of what they say, lines and all. Raises as `read`, and EvidenceError, too,
-    where that child did not survive.
+    once are most of the memory. A confined child has read the same bytes before, and made the
+    `check` of what they say, lines and all. Raises as `read`, and EvidenceError, too, where that
+    child did not survive.
     """
     files = read_folder(folder, complete=False)
 
-    def used() -> R:
-        check_names(files, needed=RUN_FILES, optional=(*FINISHED_FILES, *OPTIONAL_FILES))
-        lines = followed(files[JOURNAL], sha256(files[PLAN]))
-        return use(records_of(files, folder=folder.path), lines)
-
     def work() -> None:
-        used()
-        if check is not None:
-            check(read_files(files, complete=False, folder=folder.path))
+        check(read_files(files, complete=False, folder=folder.path))
 
-    rehearse(folder.path, files, work, passes=1 if check is None else CHECKED_PASSES)
-    return used()
+    rehearse(folder.path, files, work, passes=CHECKED_PASSES)
+    check_names(files, needed=RUN_FILES, optional=(*FINISHED_FILES, *OPTIONAL_FILES))
+    lines = followed(files[JOURNAL], sha256(files[PLAN]))
+    return use(records_of(files, folder=folder.path), lines)
 
 
 def rehearse(
