@@ -25,15 +25,15 @@ from appliance.evidence.folding import Sampled, spread_of
 from appliance.evidence.journal_index import JournalIndex
 from appliance.evidence.launches import CaseEvidence, LaunchEvidence
 from appliance.records.journal import Check, Checked
+from appliance.stress.aggregates import LASTING, SINGLE
 from appliance.stress.kinds import KINDS
 from appliance.stress.table import KindTotal, aggregates_of, totals
 from reports import plots, words
 from reports.model import BurnInSection, Grid, Row
 
 WORKLOAD = "burn_in"
-COVERED = "mismatches, repeated or lasting"
+COVERED = LASTING
 """The check whose `detects_what` says what was covered, in clauses "heading: value"."""
-SINGLE = "a single mismatch that never came again"
 PRODUCTS = re.compile(r"digested blocks: ([\d,]+) products")
 LINKS = re.compile(r"chained blocks: ([\d,]+) links")
 BYTES = re.compile(r"([\d,]+) bytes(?! of what| a second|, )")

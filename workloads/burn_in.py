@@ -52,6 +52,7 @@ from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from appliance.stress import kinds
+from appliance.stress.aggregates import LASTING, SINGLE
 from workloads.contract.failures import ParameterError
 from workloads.contract.hooks import LoadPhase
 from workloads.contract.target import Target
@@ -609,7 +610,7 @@ class BurnIn(Workload[State, Output]):
         total = state.num_wrong + len(others)
         is_lasting = total > 1 or any(event.num_again for event in events)
         yield Check(
-            name="mismatches, repeated or lasting",
+            name=LASTING,
             error=total if is_lasting else 0,
             bound=0,
             kind="exact",
@@ -617,7 +618,7 @@ class BurnIn(Workload[State, Output]):
             detects_what=coverage.covered(state, total, events, num_links),
         )
         yield Check(
-            name="a single mismatch that never came again",
+            name=SINGLE,
             error=0 if is_lasting else total,
             bound=0,
             kind="exact",

@@ -18,6 +18,7 @@ import pytest
 from support.bundles import files_of, healthy, html, pdf
 from support.program import called
 from support.started_images import mounted
+from support.untouched import untouched
 
 from appliance.errors import BenchError
 from appliance.signing import keys
@@ -50,15 +51,8 @@ for (my $turn = 0; ; $turn++) {
 @pytest.fixture
 def victim(tmp_path: Path) -> Iterator[Path]:
     """A file of the host, which must be as it was."""
-    path = tmp_path / "elsewhere" / "victim"
-    path.parent.mkdir()
-    path.write_bytes(KEPT)
-    before = path.stat()
-    yield path
-    after = path.stat()
-    assert path.read_bytes() == KEPT
-    assert [one.name for one in path.parent.iterdir()] == ["victim"]
-    assert (after.st_uid, after.st_mode, after.st_nlink) == (before.st_uid, before.st_mode, 1)
+    with untouched(tmp_path, KEPT) as path:
+        yield path
 
 
 @contextmanager

@@ -8,39 +8,14 @@ from typing import Any
 
 import docker
 import pytest
+from support.short_segments import short_segments
 from support.started_images import Started, bench, mounted
 
 from appliance.watching.status import SHOWN
 
-SUITE = """
-schema = "bench/suite/2"
-name = "watched"
-version = 1
-summary = "A burn-in of short segments"
-time_limit_seconds = 600
-
-[protocol]
-mode = "fresh"
-calibration_seconds = 0.03
-warmup_steps = 0
-warmup_seconds = 0.0
-blocks = 1
-block_steps = 3
-block_seconds = 1.0
-interim_analyses = [40]
-last_checks = "all"
-
-[[case]]
-id = "burn_in"
-workload = "burn_in"
-small = true
-parameters = { formats = "float32" }
-launches = 40
-expected_seconds = 4
-reference_seconds = 4
-time_limit_seconds = 300
-memory_limit_gib = 4
-"""
+SUITE = short_segments(
+    "watched", 40, block_seconds=1.0, seconds=(4, 4), more='parameters = { formats = "float32" }'
+)
 ENOUGH_SECONDS = 600
 
 pytestmark = [pytest.mark.container, pytest.mark.slow, pytest.mark.timeout(3600)]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import psutil
 import pytest
-from support.program import ROOT, called, events, only_run
+from support.program import called, events, only_run
+from support.short_segments import short_segments, started
 
 from appliance.stress.aggregates import LASTING, name
 from appliance.stress.kinds import KINDS
@@ -19,34 +19,7 @@ from workloads.parts.stress.stressors import PROCESS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-SUITE = """
-schema = "bench/suite/2"
-name = "stressed"
-version = 1
-summary = "A burn-in of short segments"
-time_limit_seconds = 600
-
-[protocol]
-mode = "fresh"
-calibration_seconds = 0.03
-warmup_steps = 0
-warmup_seconds = 0.0
-blocks = 1
-block_steps = 3
-block_seconds = 3.0
-interim_analyses = [2]
-last_checks = "all"
-
-[[case]]
-id = "burn_in"
-workload = "burn_in"
-small = true
-launches = 2
-expected_seconds = 10
-reference_seconds = 5
-time_limit_seconds = 300
-memory_limit_gib = 8
-"""
+SUITE = short_segments("stressed", 2, memory_gib=8)
 
 
 def stressors(root: int) -> list[psutil.Process]:
@@ -72,13 +45,7 @@ def test_stress_dies_with_its_launch_and_is_verified(tmp_path: Path) -> None:
     suite, out = tmp_path / "stressed.toml", tmp_path / "out"
     suite.write_text(SUITE)
     options = ("--stress", "all", "--suite", str(suite), "--out", str(out))
-    running = subprocess.Popen(
-        [sys.executable, "-m", "appliance", "accept", "--quiet", *options],
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    running = started("accept", *options)
     begun = wait_for_stress(running)
     os.killpg(running.pid, signal.SIGKILL)
     running.wait()

@@ -18,6 +18,7 @@ from types import ModuleType
 
 import pytest
 from support.bundles import files_of, healthy, html, pdf
+from support.untouched import untouched
 
 from appliance.errors import BenchError, EvidenceError, OutputError
 from appliance.records.dataset import DataFile, DataSet, Datasets
@@ -69,15 +70,8 @@ MANIFEST = Datasets(
 @pytest.fixture
 def victim(tmp_path: Path) -> Iterator[Path]:
     """A file of the reader in a folder of his, which both must be as they were."""
-    path = tmp_path / "elsewhere" / "victim"
-    path.parent.mkdir()
-    path.write_bytes(KEPT)
-    before = path.stat()
-    yield path
-    after = path.stat()
-    assert path.read_bytes() == KEPT
-    assert [one.name for one in path.parent.iterdir()] == ["victim"]
-    assert (after.st_uid, after.st_mode, after.st_nlink) == (before.st_uid, before.st_mode, 1)
+    with untouched(tmp_path, KEPT) as path:
+        yield path
 
 
 @contextmanager
