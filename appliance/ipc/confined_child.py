@@ -32,6 +32,8 @@ USUAL_BYTES = 120 * 10**6
 """Of a parent that has loaded what verifying needs; what else a parent has is not the child's."""
 OPEN_FILES = 64
 LARGEST_ANSWER = 2**22
+LOOK_SECONDS, MOST_STILL = 0.5, 3
+"""How often a child that says nothing is looked at, and how often it may have done nothing."""
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # each would reserve memory
 _ARENA_MAX = -8  # malloc.h, M_ARENA_MAX
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -71,7 +73,8 @@ def call(what: str, work: Callable[[], bytes], limits: Limits) -> bytes:
         _child(parent, writer, work, limits)
     os.close(writer)
     try:
-        answer = _answer(reader, time.monotonic() + 4 * limits.seconds, limits.answer_bytes)
+        end = time.monotonic() + 4 * limits.seconds
+        answer = _answer(reader, pid, end, limits.answer_bytes)
     finally:
         os.close(reader)
         with suppress(ProcessLookupError):
@@ -223,14 +226,21 @@ def _memory_bytes() -> tuple[int, int]:
 # ------------------------------------------------------------------ the parent
 
 
-def _answer(reader: int, deadline: float, most: int) -> bytes | None:
-    """All that the child writes until it ends; None if it takes too long or says too much."""
+def _answer(reader: int, pid: int, deadline: float, most: int) -> bytes | None:
+    """All that the child writes until it ends; None if it takes too long or says too much.
+
+    Or if it sleeps: it waits for nobody, but a library without memory may wait for itself for ever.
+    """
     parts: list[bytes] = []
-    length = 0
+    length, still, before = 0, 0, b""
     poll = select.poll()
     poll.register(reader, select.POLLIN)
-    while (left := deadline - time.monotonic()) > 0 and poll.poll(left * 1000):
-        part = os.read(reader, 2**16)
+    while (left := deadline - time.monotonic()) > 0 and still < MOST_STILL:
+        if not poll.poll(min(left, LOOK_SECONDS) * 1000):
+            now = _sleeping(pid)
+            still, before = (still + 1 if now and now == before else 0), now
+            continue
+        still, part = 0, os.read(reader, 2**16)
         parts.append(part)
         if not part:
             return b"".join(parts)
@@ -240,11 +250,20 @@ def _answer(reader: int, deadline: float, most: int) -> bytes | None:
     return None
 
 
+def _sleeping(pid: int) -> bytes:
+    """What a child that sleeps has used of processors, as the kernel says it; else nothing."""
+    with suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - as above
+        fields = file.read().rpartition(b") ")[2].split()
+        if fields[0] == b"S":
+            return b" ".join(fields[11:13])
+    return b""
+
+
 def _result(what: str, answer: bytes | None, status: int, limits: Limits) -> bytes:
     if answer is None or status == -signal.SIGXCPU:
         raise limits.death(
-            f"{what} was given up: to read it takes more processor time than evidence of its size "
-            "needs; ask for the original"
+            f"{what} was given up: to read it takes more time than evidence of its size needs; "
+            "ask for the original"
         )
     if answer[:1] == _NO_MEMORY:
         raise limits.death(
