@@ -343,6 +343,9 @@ def records_of(files: Mapping[str, bytes], *, folder: Path | None = None) -> Bun
 
     EvidenceError too for records that were converted: tests judge them, nobody else reads them.
     """
+    for name, data in files.items():
+        if name.endswith(".json"):
+            _check_values(name, data)
     return Bundle(
         folder=folder,
         files=files,
@@ -357,6 +360,12 @@ def records_of(files: Mapping[str, bytes], *, folder: Path | None = None) -> Bun
         signer=from_json(Signer, files[SIGNER], name=SIGNER) if SIGNER in files else None,
         order=_order(files[ORDER]) if ORDER in files else None,
     )
+
+
+def _check_values(name: str, data: bytes) -> None:
+    """EvidenceError for so many values that they take all of a reader's memory, before it reads."""
+    if sum(map(data.count, (b",", b"[", b"{"))) > limits.MOST_VALUES:
+        raise EvidenceError(f"{name} has more than {limits.MOST_VALUES:,} values, as no run has")
 
 
 def plan_of(files: Mapping[str, bytes]) -> Plan:

@@ -25,6 +25,8 @@ TOML_KEY_PARTS = 16
 TOML_NESTING = 32
 """Arrays and inline tables inside each other."""
 JOURNAL_LINE = 4 * MIB
+MOST_VALUES = 1_500_000
+"""Values of a JSON file of a run: the largest that bench writes, of 16 MiB, have a million."""
 LOG = 2 * MIB
 CERTIFICATE = 64 * KIB
 TRUSTED = MIB

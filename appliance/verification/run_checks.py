@@ -9,6 +9,7 @@ every interim analysis at the samples is taken again on what was known then.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -70,6 +71,7 @@ UNSTARTED_REASONS = frozenset(
 )
 """Those that start no process."""
 SERVER_LOST = "server_lost"
+VERSION_FORM = re.compile(r"[0-9]+(\.[0-9]+){0,3}([.+-]?[a-z][a-z0-9.]{0,20})?")
 MOST_RANKS = 2**16
 RELATIVE = 1e-9  # bounds computed on another machine may differ by this much
 
@@ -104,14 +106,23 @@ def check_plan(plan: Plan, system: System, files: Mapping[str, str]) -> None:
         raise EvidenceError("plan.json fixes the steps of its launches and repeats no dispute")
     check_seed(plan)
     _check_protocol(plan)
-    devices = {device.id for device in system.identity.devices}
-    _check_cases(plan, devices)
+    _check_cases(plan, _named_devices(plan, system))
     planned = [launch.id for launch in plan.launches]
     grouped = [launch for group in plan.groups for launch in group]
     if len(set(planned)) != len(planned) or sorted(grouped) != sorted(planned):
         raise EvidenceError("plan.json: its groups do not hold each launch exactly once")
     if not plan.rerun_of:
         _check_drawn(plan)
+
+
+def _named_devices(plan: Plan, system: System) -> set[str]:
+    """The node's devices; EvidenceError for one that is listed twice, or words as a version."""
+    listed = [device.id for device in system.identity.devices]
+    if len(set(listed)) != len(listed):
+        raise EvidenceError("system.json lists a device twice")
+    if not VERSION_FORM.fullmatch(plan.bench_version):
+        raise EvidenceError(f"plan.json: {plan.bench_version[:40]!r} is no version of bench")
+    return set(listed)
 
 
 def check_seed(plan: Plan) -> None:

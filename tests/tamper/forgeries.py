@@ -252,6 +252,24 @@ def a_summary_of_ones_own(forgery: Forgery) -> None:
         plan["cases"][0]["summary"] = "Certified on 8 x NVIDIA H100"
 
 
+@refused("conduct", "contradiction", "is no version of bench", attack=13)
+def words_in_the_place_of_a_version(forgery: Forgery) -> None:
+    with forgery.plan() as plan:
+        plan["bench_version"] = "0.9.0, certified"
+
+
+@refused("conduct", "contradiction", "system.json lists a device twice", attack=15)
+def a_device_that_is_listed_twice(forgery: Forgery) -> None:
+    with forgery.record(bundle.SYSTEM) as system:
+        system["identity"]["devices"] *= 2
+
+
+@refused("records", "integrity", "has more than 1,500,000 values, as no run has", attack=4)
+def so_many_values_that_they_take_all_memory(forgery: Forgery) -> None:
+    values = b"[" + b"[]," * 1_000_000 + b"[]]"
+    forgery.after = lambda files: {**files, bundle.SYSTEM: values}
+
+
 @refused(
     "expectations",
     "contradiction",

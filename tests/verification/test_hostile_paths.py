@@ -208,7 +208,44 @@ def test_zip_that_is_no_folder_of_a_run_is_refused(sound: Path, tmp_path: Path) 
         assert verify(path, Terms(allow_development=True)).checks[0].status == "fail"
 
 
+def in_front(data: bytes) -> bytes:
+    return b"PK\3\4 which another program takes for a file" + data
+
+
+def listed_twice(data: bytes) -> bytes:
+    """The last file once more in the list, under another name for the same bytes."""
+    begin = data.rindex(b"PK\1\2")
+    entry, end = data[begin:-22], bytearray(data[-22:])
+    other = entry.replace(b"signer.json", b"sigNer.json")
+    for place in (8, 10):
+        end[place] += 1
+    end[12:16] = (int.from_bytes(end[12:16], "little") + len(other)).to_bytes(4, "little")
+    return data[:begin] + entry + other + bytes(end)
+
+
+def fewer_than_it_has(data: bytes) -> bytes:
+    return data[:-14] + bytes([data[-14] - 1]) + data[-13:]
+
+
+@pytest.mark.parametrize("change", [in_front, listed_twice, fewer_than_it_has])
+def test_zip_that_programs_unpack_differently_is_refused(
+    change: Callable[[bytes], bytes], sound: Path, tmp_path: Path
+) -> None:
+    files = {one.name: one.read_bytes() for one in sound.iterdir() if one.name != "signer.json"}
+    path = packed(
+        tmp_path / "run.zip", {**files, "signer.json": (sound / "signer.json").read_bytes()}
+    )
+    path.write_bytes(change(path.read_bytes()))
+    (fault, *_) = verify(path, Terms(allow_development=True)).faults
+    assert "beside the files in its list, or two that overlap" in fault
+
+
 # ------------------------------------------------------------------ files of people
+
+
+def test_facts_that_are_empty_are_not_those_of_this_release(sound: Path) -> None:
+    with pytest.raises(EvidenceError):
+        verify(sound, Terms(allow_development=True, facts=b""))
 
 
 @pytest.mark.parametrize(
