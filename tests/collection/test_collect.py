@@ -368,6 +368,33 @@ def test_object_storage_gives_the_same_as_the_folder(
     assert not list((tmp_path / "out").glob(".incoming*"))
 
 
+def test_bundles_refused_for_a_certificate_that_was_not_named_count_once_it_is(
+    made: Made, tmp_path: Path
+) -> None:
+    """The campaign is signed by another than its nodes, as a buyer's is."""
+    campaign, buyer = tmp_path / "campaign", keys.create_key("Buyer", tmp_path / "keys")
+    own = keys.load_key(*buyer)
+    write_campaign(campaign, made.campaign, own, Path(TINY), made.base)
+    bundles = [str(made.folder / "nodes" / node_name(number)) for number in (0, 1)]
+    words = ["fleet", "collect", str(campaign), *bundles, "--out", str(tmp_path / "out"), "--json"]
+    mine, theirs = ("--trust", str(buyer[1])), ("--trust", str(made.certificate))
+
+    def counted(*trust: str) -> tuple[int, int, int]:
+        done = called(*words, *trust)
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        return found["num_new"], found["num_bundles"], found["num_refused"]
+
+    assert counted(*mine) == (2, 0, 2)
+    assert counted(*mine, *theirs) == (2, 2, 0)
+    assert counted(*theirs, *mine) == (0, 2, 0)
+    del words[4]  # the second node's place
+    narrower = called(*words, *mine)
+    assert narrower.returncode == 2
+    assert "1 bundles, as" in narrower.stderr
+    assert "were collected under another --trust" in narrower.stderr
+
+
 def test_zip_of_a_bundle_is_read(made: Made, tmp_path: Path) -> None:
     name = node_name(0)
     shutil.make_archive(str(tmp_path / "one"), "zip", made.folder / "nodes" / name / "runs" / "run")
