@@ -189,20 +189,29 @@ def _entry(candidate: Candidate, finding: Finding) -> Entry:
 def _entries(
     pool: ProcessPoolExecutor, candidates: Iterable[Candidate], scratch: Path, depth: int
 ) -> Iterator[Entry]:
-    """An entry for each candidate, in their order; at most `depth` are under way."""
+    """An entry for each candidate, in their order; at most `depth` are under way.
+
+    Where a place breaks off, what was fetched before is entered first.
+    """
     waiting: deque[tuple[Candidate, Future[Finding] | None, ExitStack, str]] = deque()
+    broken: UsageError | None = None
     with ExitStack() as all_fetched:
-        for candidate in candidates:
-            fetched = all_fetched.enter_context(ExitStack())
-            try:
-                path = fetched.enter_context(sources.fetched(candidate, scratch))
-                waiting.append((candidate, pool.submit(_read, path), fetched, ""))
-            except EvidenceError as error:
-                waiting.append((candidate, None, fetched, str(error)))
-            if len(waiting) >= depth:
-                yield _ended(*waiting.popleft())
+        try:
+            for candidate in candidates:
+                fetched = all_fetched.enter_context(ExitStack())
+                try:
+                    path = fetched.enter_context(sources.fetched(candidate, scratch))
+                    waiting.append((candidate, pool.submit(_read, path), fetched, ""))
+                except EvidenceError as error:
+                    waiting.append((candidate, None, fetched, str(error)))
+                if len(waiting) >= depth:
+                    yield _ended(*waiting.popleft())
+        except UsageError as error:
+            broken = error
         while waiting:
             yield _ended(*waiting.popleft())
+    if broken is not None:
+        raise broken
 
 
 def _ended(

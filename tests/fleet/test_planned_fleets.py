@@ -79,7 +79,9 @@ def test_a_name_that_is_no_nodes_is_refused(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("name\nn1\nn1\n", "n1 stands there twice"),
+        ("name\nn1\nn1\n", "n1 stands there twice; remove one"),
+        ("name\nN1\nn1\n", "n1 stands there twice, as N1 too: names of hosts have no case"),
+        ('name\n"n[1-4]"\n', "each node of a list apart .`scontrol show hostnames`"),
         ("rack\nr1\n", "begins with the columns"),
         ("name,name\nn1,n2\n", "begins with the columns"),
         ("name,colour\nn1,red\n", "begins with the columns"),
