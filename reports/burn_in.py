@@ -20,10 +20,10 @@ from itertools import pairwise
 from markupsafe import Markup
 from scipy.special import chdtri
 
-from appliance.evidence.device_health import PLAIN, PROVEN
 from appliance.evidence.folding import Sampled, spread_of
 from appliance.evidence.journal_index import JournalIndex
 from appliance.evidence.launches import CaseEvidence, LaunchEvidence
+from appliance.planning.launch_constants import HOT, PLAIN, PROVEN
 from appliance.records.journal import Check, Checked
 from appliance.stress.aggregates import LASTING, SINGLE
 from appliance.stress.kinds import KINDS
@@ -46,7 +46,7 @@ TRACED = (
     ("Clock, GHz", ("graphics_clock_hertz", "frequency_hertz"), 1e-9),
 )
 """What is drawn: heading, the readings that it may be, and scale."""
-PHASES = ("hot", "hot", "hot", "cool", "hot", "hot", "hot", "jumps")
+PHASES = (HOT, HOT, HOT, "cool", HOT, HOT, HOT, "jumps")
 """Phases of a segment in their order, each of the parameter `phase_seconds`."""
 MOST_PHASES, MOST_SEGMENTS, MOST_EVENTS = 40, 30, 30
 NOT_COVERED = (
@@ -239,8 +239,8 @@ def _recorded_phases(launch: LaunchEvidence, first: float) -> Iterator[plots.Str
     """Phases as the launch recorded them; the loops are part of the hot one before them."""
     begins: list[tuple[str, float]] = []
     for one in launch.phases:
-        kind = {"load in jumps": "jumps", PLAIN: "hot", PROVEN: "hot"}.get(one.phase, one.phase)
-        kind = "hot" if kind == "first products" else kind
+        kind = {"load in jumps": "jumps", PLAIN: HOT, PROVEN: HOT}.get(one.phase, one.phase)
+        kind = HOT if kind == "first products" else kind
         if not begins or begins[-1][0] != kind:
             begins.append((kind, first + one.passed_ns * 1e-9 / _MINUTE))
     if len(begins) > MOST_PHASES:
