@@ -182,7 +182,7 @@ class BurnIn(Workload[State, Output]):
 
     def _kinds(self) -> tuple[str, ...]:
         try:
-            return kinds.parsed(self.stress)
+            return kinds.loaded(self.stress, self.stress_launches)
         except ValueError as error:
             raise ParameterError(str(error)) from None
 
@@ -217,7 +217,7 @@ class BurnIn(Workload[State, Output]):
         formats = chosen(self.formats, device, device.type)
         room = sizing.free_memory(device)
         named = self._kinds()
-        asked = requests.of(named, device, seed, self.stress_launches, self.lanes)
+        asked = requests.of(named, target, seed, self.stress_launches, self.lanes)
         usable = room.usable(self.memory_fraction) - requests.device_bytes(named, device)
         budget = min(self.memory_bytes, usable)
         words = self._pool_words(formats, budget)
