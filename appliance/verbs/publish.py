@@ -10,7 +10,7 @@ nothing elsewhere. What lies in it is read by a confined child before it is read
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING
 from appliance import extras
 from appliance.errors import EvidenceError, UsageError
 from appliance.evidence.journal_index import JournalIndex, index_of
+from appliance.records.journal import Line
 from appliance.records.json import from_json, sha256, to_json
 from appliance.records.signer import Signer
 from appliance.roles import Role
 from appliance.signing import keys
 from appliance.storage import bundle, limits
+from appliance.storage.journal import in_a_row
 from appliance.storage.plain_files import Folder
 from appliance.vendors.registry import unknown_vendor
 
@@ -111,7 +113,10 @@ def _read(folder: Folder, verb: str) -> tuple[bundle.Bundle, JournalIndex]:
                 "a new run"
             ) from None
 
-    return bundle.of_unfinished(folder, lambda run, lines: (run, index_of(run.plan, lines)), check)
+    def indexed(run: bundle.Bundle, lines: Iterator[Line]) -> tuple[bundle.Bundle, JournalIndex]:
+        return run, index_of(run.plan, in_a_row(lines))
+
+    return bundle.of_unfinished(folder, indexed, check)
 
 
 def _view(source: bundle.Bundle, index: JournalIndex) -> View:
