@@ -22,6 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from appliance.ipc import confined_child
+
 UNFINISHED = ".unfinished-"
 """Begin of the name of a file that is being written."""
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -87,6 +89,7 @@ def mapped(path: str, largest: int, *, folder: int) -> mmap.mmap:
         size = os.fstat(descriptor).st_size
         if size > largest:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
+        confined_child.allow_mapped(size)
         return mmap.mmap(descriptor, size, prot=mmap.PROT_READ)
     finally:
         os.close(descriptor)

@@ -189,20 +189,8 @@ def _is_shipped(suite: Suite, system: System) -> bool:
 
 
 def _answer(suite: Suite, system: System) -> Answer:
-    manifest = workload_manifest.load()
-    shipped = workload_sizes.ShippedAnswers(
-        manifest=manifest,
-        file=workload_sizes.load(),
-        versions=workload_sizes.module_versions(manifest),
-    )
     asked = requests(suite, system.identity.devices, SEED)
-    resolved = [shipped.resolved(request) for request in asked]
-    names = dict.fromkeys(request.workload for request in asked)
-    return Answer(
-        descriptions=tuple(shipped.description(name) for name in names),
-        resolved=tuple(one for one in resolved if one is not None),
-        software={},
-    )
+    return workload_sizes.shipped().answer(asked)
 
 
 def _first_of_row(plan: Plan) -> Iterable[Case]:
