@@ -169,7 +169,10 @@ def test_the_weakest_figure_comes_first() -> None:
 
 
 def test_a_ratio_beyond_the_axis_is_marked_with_its_figure() -> None:
-    bars = [plots.RatioBar(label="a", value=1.0, limit=0.9), plots.RatioBar(label="b", value=7.25)]
+    bars = [
+        plots.RatioBar(label="a", value=1.0, figure="1.000", limit=0.9),
+        plots.RatioBar(label="b", value=7.25, figure="7.250"),
+    ]
     drawn = plots.ratios("speeds", bars)
     assert "▶ 7.25" in drawn
     assert drawn.count(">1.0<") >= 1
