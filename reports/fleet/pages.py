@@ -68,7 +68,19 @@ def _overview(answers: Answers) -> Page:
         **tests(answers),
         num_refused=len(answers.of("refusals")),
         num_attempts=len(answers.of("attempts")),
+        terms=terms(answers),
         not_accepted=not_accepted(answers, FEW),
+    )
+
+
+def terms(answers: Answers) -> str:
+    """By what and when nodes were accepted; empty for a collection of bench 0.9 and before."""
+    stated = answers.stated
+    if "suite" not in stated:
+        return ""
+    return (
+        f"Suite {word(stated['suite'])}, criteria {word(stated['criteria'])}; planned "
+        f"{stated['planned_utc']}, open until {stated['not_after_utc']}."
     )
 
 
@@ -98,7 +110,21 @@ def not_accepted(answers: Answers, most: int) -> Records:
     """The first nodes that are rejected, then those that are open."""
     rest = [one for one in answers.of("nodes") if one["state"] != "accepted"]
     ordered = sorted(rest, key=lambda one: one["state"] != "rejected")
-    return [{**one, "shape": SHAPES[one["state"]]} for one in ordered[:most]]
+    refused = answers.grouped("refusals", "node")
+    return [
+        {
+            **one,
+            "shape": SHAPES[one["state"]],
+            "reason": _why(one["reason"], len(refused.get(one["node"], []))),
+        }
+        for one in ordered[:most]
+    ]
+
+
+def _why(reason: str, num_refused: int) -> str:
+    """Why a node is not accepted, and how many bundles of it did not count."""
+    noun = "bundle does" if num_refused == 1 else "bundles do"
+    return f"{reason}; {num_refused} {noun} not count" if num_refused else reason
 
 
 def _found_racks(answers: Answers) -> set[str]:
@@ -271,7 +297,7 @@ def _nodes(answers: Answers, site: Path) -> Iterator[Page]:
             cases=[_case(item) for item in cases.get(name, [])],
             devices=[_device(item) for item in devices.get(name, [])],
             differing=[_differing(item) for item in differing.get(name, [])],
-            refused=[_refusal(item) for item in refused.get(name, [])],
+            refused=[refusal(item) for item in refused.get(name, [])],
         )
 
 
@@ -353,7 +379,8 @@ def _differing(one: Record) -> Record:
     return {name: word(one[name]) for name in ("node", "component", "version", "most_have")}
 
 
-def _refusal(one: Record) -> Record:
+def refusal(one: Record) -> Record:
+    """A bundle that does not count, as a line of a table."""
     return {
         "node": one["node"],
         "reason": one["reason"].replace("_", " "),
@@ -452,6 +479,6 @@ def _refused(answers: Answers) -> Page:
         "refused.html",
         "refused.html",
         "Bundles that do not count",
-        refusals=[_refusal(one) for one in refusals[:MOST_ROWS]],
+        refusals=[refusal(one) for one in refusals[:MOST_ROWS]],
         num_refused=len(refusals),
     )
