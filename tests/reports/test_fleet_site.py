@@ -159,7 +159,8 @@ def test_summary_has_at_most_ten_pages_and_is_signed(collected: Path, tmp_path: 
 def test_summary_of_the_longest_lists_has_at_most_ten_pages(tmp_path: Path) -> None:
     """All lists full of the longest words: every node rejected, each with names of 63 letters."""
     names = [f"n{number:03d}{'x' * 59}" for number in range(100)]
-    spread = {f"{'case' * 12}-{number:02d}": 0.01 * (number + 1) for number in range(60)}
+    cases = range(summary.MOST_LINES + 1)
+    spread = {f"{'case' * 12}-{number:02d}": 0.01 * (number + 1) for number in cases}
     entries = []
     for number, name in enumerate(names):
         times = {case: value * (1.5 if number % 2 else 1.0) for case, value in spread.items()}
