@@ -124,7 +124,7 @@ def test_device_that_draws_what_it_may_passes_where_a_record_has_the_model() -> 
 
 
 def test_device_that_does_not_heat_is_rejected_with_what_it_drew() -> None:
-    verdict = judged(watched(270.0))
+    verdict = judged(watched(270.0), loop=Loop(watts=690.0))
     result = ruling(verdict, "load")
     assert (verdict.verdict, verdict.decided_by, result.ruling) == ("REJECTED", "load", "fail")
     assert "at least 0.97 is required" in result.explanation
@@ -163,22 +163,58 @@ def test_device_that_draws_less_in_any_product_is_loaded_as_by_a_plain_loop() ->
 
 
 @pytest.mark.parametrize(
-    ("loop", "values"),
-    [
-        (Loop(watts=690.0), FREE),
-        (Loop(watts=505.0, proven_seconds=1.1), FREE),
-        (Loop(watts=None), FREE),
-        (Loop(watts=505.0), {**FREE, "graphics_clock_hertz": 1.8e9}),
-        (Loop(watts=505.0), {**FREE, "throttled_thermal": 1.0}),
-        (Loop(watts=505.0), {**FREE, "throttled_thermal": None}),
-        (None, FREE),
-    ],
-    ids=["power", "speed", "no power", "clock", "slowed down", "not known", "no loop"],
+    "loop", [Loop(watts=690.0), Loop(watts=505.0, proven_seconds=1.1)], ids=["power", "speed"]
 )
-def test_device_that_is_held_back_is_not_excused_by_the_plain_loop(
-    loop: Loop | None, values: Mapping[str, float | None]
+def test_device_that_does_less_than_its_plain_loop_fails(loop: Loop) -> None:
+    assert ruling(judged(watched(500.0, **FREE), loop=loop), "load").ruling == "fail"
+
+
+@pytest.mark.parametrize(
+    ("loop", "values", "why"),
+    [
+        (Loop(watts=None), FREE, "no plain loop was read beside it"),
+        (None, FREE, "no plain loop was read beside it"),
+        (Loop(watts=505.0), {**FREE, "graphics_clock_hertz": 1.8e9}, "clock was 0.900 of the"),
+        (Loop(watts=505.0), {**FREE, "throttled_thermal": 1.0}, "active in 100 % of the readings"),
+        (Loop(watts=505.0), {**FREE, "throttled_thermal": None}, "held back is not reported"),
+    ],
+    ids=["no power", "no loop", "clock", "slowed down", "not known"],
+)
+def test_device_that_may_be_held_back_is_neither_passed_nor_failed(
+    loop: Loop | None, values: Mapping[str, float | None], why: str
 ) -> None:
-    assert ruling(judged(watched(500.0, **values), loop=loop), "load").ruling == "fail"
+    result = ruling(judged(watched(500.0, **values), loop=loop), "load")
+    assert (result.ruling, result.reason) == ("inconclusive", "not_observed")
+    assert why in result.explanation
+
+
+def test_device_that_its_firmware_keeps_just_below_its_power_limit_is_at_full_load() -> None:
+    """The limit holds its clock down, as the device says, in the plain loop as in the burn-in."""
+    capped = {"graphics_clock_hertz": 1.4e9, "throttled_power_cap": 1.0}
+    result = ruling(judged(watched(672.0, **capped), loop=Loop(watts=673.0)), "load")
+    assert result.ruling == "pass"
+    assert "0.960 of its power limit in hot phases, clock 0.700 of the highest" in (
+        result.explanation
+    )
+
+
+def test_processors_whose_cores_the_stress_beside_takes_are_not_judged_by_them() -> None:
+    stressed = a_plan(replace(CASE, parameters={"stress": "host"}))
+    node = card("cpu")
+    for plan, word in ((stressed, "not_applicable"), (PLAN, "fail")):
+        events = list(tagged(watched_events(plan, watched(None)), None, core_use=0.5))
+        known = records(plan, node)
+        result = ruling(verdict_of(plan, events, FUNCTIONAL, system=node, qualified=known), "load")
+        assert result.ruling == word
+
+
+def test_processors_that_others_use_are_neither_passed_nor_failed() -> None:
+    node = card("cpu", usable_processors=Fact(value=4))
+    shared = watched(None, foreign_processors=2.0)
+    events = list(tagged(watched_events(PLAN, shared), None, core_use=0.5))
+    known = records(PLAN, node)
+    result = ruling(verdict_of(PLAN, events, FUNCTIONAL, system=node, qualified=known), "load")
+    assert (result.ruling, result.reason) == ("inconclusive", "environment")
 
 
 def test_record_without_phases_shows_too_little_power_and_never_enough() -> None:
