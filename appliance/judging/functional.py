@@ -35,6 +35,7 @@ from appliance.records.criteria import Criterion
 from appliance.records.journal import Check, Checked, CheckKind, LaunchEnded, Stage
 from appliance.records.json import Scalar
 from appliance.records.plan import Case, Plan
+from appliance.records.qualified import ReachedLoad
 from appliance.records.system import Fact, System
 from appliance.records.verdict import Reason, RulingWord, Statistic
 from appliance.records.vocabulary import THROTTLES
@@ -570,15 +571,15 @@ def health(
 
 
 def load(criterion: Criterion, cases: Sequence[CaseEvidence], inputs: RulingInputs) -> RulingDraft:
-    """Whether a burn-in drew what its device may draw, where a qualified record has the model.
+    """Whether a burn-in drew what its device may draw, where a record of the model has that load.
 
-    Elsewhere it is shown and not judged, as nobody has seen what a healthy one reaches.
+    Elsewhere it is shown and not judged, as nobody has seen that a healthy one reaches it.
     """
     burnt = [one for one in cases if is_burn_in(one.case)]
     if not burnt:
         return RulingDraft(ruling="not_applicable", reason="unplanned", explanation=NOT_BURNT)
     draft = _full_load(criterion, burnt, inputs)
-    lacking = [why for one in burnt if (why := _unrecorded(one.case, inputs))]
+    lacking = [why for one in burnt if (why := _unrecorded(criterion, one.case, inputs))]
     if not lacking:
         return draft
     devices = inputs.system.identity.devices
@@ -697,10 +698,24 @@ def is_burn_in(case: Case) -> bool:
     return case.workload in SEGMENTED and case.is_timed and not case.small
 
 
-def _unrecorded(case: Case, inputs: RulingInputs) -> str:
-    """Why no qualified record says what this burn-in reaches on its device, or nothing."""
+def _unrecorded(criterion: Criterion, case: Case, inputs: RulingInputs) -> str:
+    """Why no qualified record says that healthy devices of the model reach this, or nothing."""
     record, why = find(inputs.qualified, case, inputs.system)
-    return "" if record is not None else why
+    if record is None:
+        return why
+    named = f"the qualified record of {record.workload} on {record.model}"
+    if record.load is None:
+        return f"{named} does not say what load its devices reached"
+    return "" if _has_reached(criterion, record.load) else f"{named} is of less load than that"
+
+
+def _has_reached(criterion: Criterion, load: ReachedLoad) -> bool:
+    """Whether the least loaded device of a record is at the load that is wanted."""
+    wanted = criterion.at_least or 1.0
+    if load.power_fraction is None:
+        return (load.core_use or 0.0) >= CORES_AT_LEAST
+    is_alike = (load.loop_power or 0.0) >= wanted and (load.loop_speed or 0.0) >= SPEED_AT_LEAST
+    return load.power_fraction >= wanted or is_alike
 
 
 def load_sentence(ledger: device_health.Ledger) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from support.builders import (
@@ -17,14 +17,16 @@ from support.builders import (
     verdict_of,
     watched_events,
 )
+from support.loaded_runs import Loop, phase, tagged
 from support.recorded_runs import recorded_run
 from support.watched_runs import CALM, DEVICE, HEALTHY, ruling, system
 
 from appliance.evidence import device_health
 from appliance.evidence.journal_index import index_of
 from appliance.judging.verdict import LOAD, of_plan, requirements
-from appliance.records.journal import END, Event, LaunchEnded, PhaseBegan, Reading, Warmed
+from appliance.records.journal import Event, LaunchEnded, Warmed
 from appliance.records.plan import Plan
+from appliance.records.qualified import ReachedLoad
 from appliance.records.system import Fact, System
 from appliance.records.verdict import Verdict
 
@@ -66,54 +68,6 @@ def judged(
     return verdict_of(plan, events, FUNCTIONAL, system=system, **qualified)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Loop:
-    """What the plain loop of a launch drew, and the seconds that it and the proven one took."""
-
-    watts: float | None
-    seconds: float = 1.0
-    proven_seconds: float = 1.02
-
-
-def tagged(events: Sequence[Event], loop: Loop | None, *, core_use: float = 1.0) -> Iterator[Event]:
-    """The same, all readings of the devices in hot phases, and those of the loop behind them."""
-    last: Reading | None = None
-    for event in events:
-        if isinstance(event, Reading) and last is None:
-            yield phase(event.launch, "hot", 0)
-        elif last is not None and not isinstance(event, Reading):
-            yield from _behind_hot(last, loop, core_use)
-            last = None
-        if isinstance(event, Reading):
-            last = event
-        yield event
-
-
-def _behind_hot(reading: Reading, loop: Loop | None, core_use: float) -> Iterator[Event]:
-    passed, launch = 10.0, reading.launch
-    busy = core_use * passed
-    if loop is not None:
-        yield phase(launch, "plain loop", 1, passed, busy)
-        yield replace(reading, values={**reading.values, "power_watts": loop.watts})
-        yield phase(launch, "proven loop", 2, passed + loop.seconds, busy)
-        passed += loop.seconds + loop.proven_seconds
-    yield phase(launch, END, 3, passed, busy)
-
-
-def phase(launch: str, name: str, step: int, passed: float = 0.0, busy: float = 0.0) -> PhaseBegan:
-    return PhaseBegan(
-        launch=launch,
-        rank=0,
-        index=1,
-        phase=name,
-        step=step,
-        passed_ns=round(passed * 1e9),
-        units=100 * step,
-        processor_ns=round(busy * 1e9),
-        threads=1,
-    )
-
-
 def test_device_that_draws_what_it_may_passes_where_a_record_has_the_model() -> None:
     result = ruling(judged(watched(690.0)), "load")
     assert (result.ruling, result.required) == ("pass", True)
@@ -144,6 +98,27 @@ def test_without_a_record_it_is_shown_and_not_judged() -> None:
         "64 celsius at most, settled, slowed down by power_cap in 100 % of the readings, "
         "no plain loop beside it"
     )
+
+
+@pytest.mark.parametrize(
+    ("load", "why"),
+    [
+        (None, "does not say what load its devices reached"),
+        (ReachedLoad(power_fraction=0.93), "is of less load than that"),
+        (ReachedLoad(power_fraction=0.6, loop_power=0.98, loop_speed=0.9), "is of less load"),
+        (ReachedLoad(core_use=0.9), "is of less load than that"),
+    ],
+)
+def test_record_of_less_load_asks_for_none(load: ReachedLoad | None, why: str) -> None:
+    events = list(tagged(watched_events(PLAN, watched(270.0)), Loop(watts=690.0)))
+    known = records(PLAN, NODE, load=load)
+    result = ruling(verdict_of(PLAN, events, FUNCTIONAL, system=NODE, qualified=known), "load")
+    assert (result.ruling, result.reason) == ("not_applicable", "unqualified")
+    assert why in result.explanation
+    full = ReachedLoad(power_fraction=0.6, loop_power=0.98, loop_speed=0.96)
+    known = records(PLAN, NODE, load=full)
+    result = ruling(verdict_of(PLAN, events, FUNCTIONAL, system=NODE, qualified=known), "load")
+    assert result.ruling == "fail"
 
 
 def test_what_is_drawn_is_set_beside_a_plain_loop() -> None:
