@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from appliance.cli.options import JsonOption, SigningOptions, grouped
-from appliance.cli.output import command, print_json, say, say_lines
+from appliance.cli.output import answer, command, print_json, say, say_lines
 from appliance.errors import ReceiptAwaited, UsageError
 from appliance.verbs.run_options import PlanOptions, RunOptions, SuiteArgument
 from appliance.version import VERSION
@@ -341,7 +341,7 @@ class _Shown:
             if self._is_once:
                 print_json(document)
             else:
-                typer.echo(json.dumps(document))
+                answer(json.dumps(document))
             return
         from appliance.watching import words
 
