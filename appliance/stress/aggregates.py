@@ -20,8 +20,9 @@ from appliance.records.journal import Check
 LASTING = "mismatches, repeated or lasting"
 SINGLE = "a single mismatch that never came again"
 MINUTE_MS = 60_000
-MOST_SPANS = 240
-"""Spans of one launch; where there would be more, neighbours are added up."""
+MOST_SPANS = 12
+"""Spans of one launch; where there would be more, neighbours are added up. Those of all kinds on
+eight devices take a megabyte of a week's journal."""
 COMPLETED = "asked to stop"
 LEFT = "without its partners: "
 """How an ending begins that is of other devices' launches, which have records of their own."""
