@@ -40,6 +40,7 @@ from appliance.records.system import Fact, System
 from appliance.records.verdict import Reason, RulingWord, Statistic
 from appliance.records.vocabulary import THROTTLES
 from appliance.stress import kinds
+from appliance.stress.aggregates import first_place, is_left
 
 TOLERATED_INTERRUPTIONS = 1
 MINUTE, HOUR = 60, 3600
@@ -364,9 +365,11 @@ def _uncovered(explanation: str) -> RulingDraft:
 def _outside(checks: Sequence[Checked]) -> RulingDraft | None:
     """What those of the checks that are not within their bound come to; None where all are.
 
-    What may be a single transient event is open, but not where it was seen in two launches.
+    What may be a single transient event is open, but not where it was seen in two launches. Links
+    whose partners were gone are open too, however often.
     """
-    outside = [item for item in checks if not item.check.is_within]
+    every = [item for item in checks if not item.check.is_within]
+    outside = [item for item in every if not is_left(item.check)]
     certain = [item for item in outside if not _may_be_transient(item.check)]
     if certain:
         return _failed_check(certain[0])
@@ -380,6 +383,12 @@ def _outside(checks: Sequence[Checked]) -> RulingDraft | None:
             "transient",
             f"{_described(outside[0])}; it did not happen again",
             "Run the case again for longer: a second event shows that the device is at fault.",
+        )
+    if every:
+        return inconclusive(
+            "coverage",
+            f"{_described(every[0])}: its partners were gone, and nothing is shown of its links",
+            "Look at what became of the other devices; run again.",
         )
     return None
 
@@ -395,6 +404,7 @@ def _described(checked: Checked) -> str:
     return (
         f"launch {checked.launch}, {checked.phase} output: {check.name}: "
         f"error {check.error:.3g}, bound {check.bound:.3g}"
+        + (f", {place}" if (place := first_place(check)) else "")
     )
 
 
