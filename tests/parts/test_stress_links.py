@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,10 +17,11 @@ from appliance.records.journal import Check, Checked, Event
 from appliance.records.plan import Plan
 from appliance.records.verdict import Ruling
 from appliance.stress.aggregates import LEFT, Aggregate, Span
+from workloads.contract.failures import Unsupported
 from workloads.contract.target import Artifacts, Beside, Target
 from workloads.parts.stress import links, process, requests
 from workloads.parts.stress.links import OPERATIONS, Links
-from workloads.parts.stress.stressors import checks_of
+from workloads.parts.stress.stressors import Stressor, checks_of
 from workloads.parts.stress.turns import Turn, WithoutPartners
 
 CPU = torch.device("cpu")
@@ -191,3 +194,10 @@ def test_lost_partner_is_not_held_against_a_device_and_its_mismatches_are(
     assert (lasting.error, single.error) == pytest.approx(errors, nan_ok=True)
     assert lasting.if_outside == if_outside
     assert not lasting.is_within
+
+
+def test_devices_that_cannot_be_joined_are_no_fault_of_one() -> None:
+    report = {"unsupported": "cpu:0, cpu:1 cannot be joined (the backend's words)"}
+    process = subprocess.Popen(["echo", json.dumps(report)], stdout=subprocess.PIPE)
+    with pytest.raises(Unsupported, match=r"^stress links: cpu:0, cpu:1 cannot be joined"):
+        Stressor(kind="links", process=process).aggregate()
