@@ -25,6 +25,7 @@ from typing import NoReturn
 import torch
 
 from appliance.errors import ApplianceError
+from appliance.generator import maps
 from appliance.ipc import processes
 from appliance.ipc.import_watch import ImportWatch
 from appliance.ipc.messages import ForkRequest, ImportRequest, ServerMessage, ServerRequest
@@ -45,7 +46,11 @@ def claim_stdout() -> int:
 
 
 def load(workloads: Iterable[str], imports: ImportWatch) -> None:
-    """Import the workloads, each noted with what it started."""
+    """Import the workloads, each noted with what it started, and make what inputs are drawn from.
+
+    Of NumPy alone, which starts nothing for it: each launch would make it again.
+    """
+    maps.standard_groups()
     for name in workloads:
         import_to_fork(name)
         imports.imported(name)

@@ -80,8 +80,8 @@ class Machine:
     stopwatch: timing.Stopwatch
     make_work: Callable[[], Callable[[], object]]
     seed: Callable[[int], None]
-    bits: outputs.Copy
-    values: outputs.Copy
+    bits: outputs.Read
+    values: outputs.Read
     agree: Callable[[int], int] = int
     libraries: Callable[[], Mapping[str, str | None]]
     make_witness: Callable[[], Witness | None] = lambda: None
@@ -193,6 +193,11 @@ class LaunchCourse:
         self._blocks(start.state, 1 + len(warmed), length)
 
     # -------------------------------------------------------------- their parts
+
+    @property
+    def _threads(self) -> int:
+        """Of the host, for what is done beside no timed step."""
+        return self.spec.num_threads or 1
 
     def _in(self, stage: TimedStage) -> AbstractContextManager[None]:
         """What the time of a block of code goes to."""
@@ -471,7 +476,7 @@ class LaunchCourse:
     def _digest(self, output: Any) -> None:
         if self.workload.is_repeatable:
             with self._in("digest"):
-                digest = outputs.digest(output, self.machine.bits)
+                digest = outputs.digest(output, self.machine.bits, self._threads)
                 self._send(Digested, phase="first", step=0, what="output", digest=digest)
 
     def _check_inputs(self) -> None:
