@@ -48,6 +48,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
+from appliance.planning.launch_constants import HOT, PLAIN, PROVEN
 from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Work
@@ -64,8 +65,6 @@ from workloads.parts.burning.lanes import Lane, Pace, in_lanes
 from workloads.parts.burning.mismatches import REPEATS, Event, Operands, Slot
 from workloads.parts.burning.state import (
     KINDS,
-    PLAIN,
-    PROVEN,
     Burnt,
     Rotation,
     State,
@@ -183,7 +182,7 @@ class BurnIn(Workload[State, Output]):
 
     def _kinds(self) -> tuple[str, ...]:
         try:
-            return kinds.parsed(self.stress)
+            return kinds.loaded(self.stress, self.stress_launches)
         except ValueError as error:
             raise ParameterError(str(error)) from None
 
@@ -218,7 +217,7 @@ class BurnIn(Workload[State, Output]):
         formats = chosen(self.formats, device, device.type)
         room = sizing.free_memory(device)
         named = self._kinds()
-        asked = requests.of(named, device, seed, self.stress_launches, self.lanes)
+        asked = requests.of(named, target, seed, self.stress_launches, self.lanes)
         usable = room.usable(self.memory_fraction) - requests.device_bytes(named, device)
         budget = min(self.memory_bytes, usable)
         words = self._pool_words(formats, budget)
@@ -421,7 +420,7 @@ class BurnIn(Workload[State, Output]):
         if phase in (PLAIN, PROVEN) and not is_first:
             half = rounds // 2 if self.by_device else rounds
             return Pace(rounds=max(FEWEST_TRIAL_ROUNDS, half))
-        if phase in ("hot", PLAIN, PROVEN) or not seconds:
+        if phase in (HOT, PLAIN, PROVEN) or not seconds:
             return Pace(rounds=rounds)
         is_free = self.by_device  # to make fewer rounds where the device is to rest
         is_waited_for = state.device.type == "cpu"  # launching a product waits for it

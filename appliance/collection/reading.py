@@ -74,7 +74,7 @@ class Reader:
 
     def read(self, path: Path) -> Finding:
         """What the bundle at `path` comes to; any fault of it is a finding and no error."""
-        limit = confined_child.Limits(seconds=SECONDS)
+        limit = confined_child.Limits(seconds=SECONDS, mapped_bytes=LARGEST)
         try:
             answer = confined_child.call(path.name, lambda: to_json(self._examine(path)), limit)
             return from_json(Finding, answer, name="the answer")

@@ -26,8 +26,8 @@ from appliance import errors
 from appliance.errors import ApplianceError, BenchError, EvidenceError
 from appliance.ipc import processes, syscall_filter
 
-MEMORY_BYTES = 500 * 10**6
-"""Of the child, the modules that it shares with its parent included."""
+MEMORY_BYTES = 400 * 10**6
+"""Of the child, the modules that it shares with its parent included: both stay below 500 MB."""
 USUAL_BYTES = 120 * 10**6
 """Of a parent that has loaded what verifying needs; what else a parent has is not the child's."""
 OPEN_FILES = 64
@@ -44,13 +44,15 @@ _soft_seconds: list[int] = []
 class Limits:
     """What a child may take: `seconds` of processor time, and four times as long on the clock.
 
-    `most_memory_bytes` is what it may allow itself by `allow_memory`, once it knows what it reads.
+    `most_memory_bytes` is what it may allow itself by `allow_memory`, once it knows what it reads;
+    `mapped_bytes` are those of files that it may map beside it, by `allow_mapped`.
     `answer_bytes` is the longest answer. A child that does not survive is a `death`.
     """
 
     seconds: int
     memory_bytes: int = MEMORY_BYTES
     most_memory_bytes: int = MEMORY_BYTES
+    mapped_bytes: int = 0
     answer_bytes: int = LARGEST_ANSWER
     death: type[BenchError] = EvidenceError
 
@@ -97,12 +99,40 @@ def processor_seconds(seconds: int) -> Iterator[None]:
         _limit_time(before)
 
 
+@contextmanager
+def memory_room(num_bytes: int) -> Iterator[None]:
+    """In a confined child, MemoryError if this takes so many bytes more; elsewhere without effect.
+
+    For a parser that needs little: what it is given may make it take all that the child may have.
+    """
+    if not _soft_seconds:
+        yield
+        return
+    before, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (min(before, _memory_bytes()[0] + num_bytes), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (before, hard))
+
+
 def allow_memory(num_bytes: int) -> None:
     """In a confined child, go on with so much memory; elsewhere without effect."""
-    if _soft_seconds:
+    _allow(num_bytes - MEMORY_BYTES)
+
+
+def allow_mapped(num_bytes: int) -> None:
+    """In a confined child, map so many bytes of a file, which take memory only where they are read.
+
+    Elsewhere without effect.
+    """
+    _allow(num_bytes)
+
+
+def _allow(more: int) -> None:
+    if _soft_seconds and more > 0:
         soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-        more = soft + max(0, num_bytes - MEMORY_BYTES)
-        resource.setrlimit(resource.RLIMIT_AS, (min(more, hard), hard))
+        resource.setrlimit(resource.RLIMIT_AS, (min(soft + more, hard), hard))
 
 
 def _limit_time(seconds: int) -> None:
@@ -160,8 +190,9 @@ def _confine(parent: int, writer: int, limits: Limits) -> None:
     seconds = _used_seconds() + limits.seconds
     virtual, resident = _memory_bytes()
     room = limits.memory_bytes - min(resident, USUAL_BYTES)
+    more = limits.most_memory_bytes - limits.memory_bytes + limits.mapped_bytes
     for which, most in (
-        (resource.RLIMIT_AS, virtual + room + limits.most_memory_bytes - limits.memory_bytes),
+        (resource.RLIMIT_AS, virtual + room + more),
         (resource.RLIMIT_CPU, seconds),
         (resource.RLIMIT_NOFILE, max(OPEN_FILES, writer + 1)),
         (resource.RLIMIT_FSIZE, 0),
@@ -217,8 +248,8 @@ def _result(what: str, answer: bytes | None, status: int, limits: Limits) -> byt
         )
     if answer[:1] == _NO_MEMORY:
         raise limits.death(
-            f"{what} was given up: to read it takes more than {limits.memory_bytes // 10**6} MB of "
-            "memory; ask for the original"
+            f"{what} was given up: to read it takes more memory than evidence of its size needs; "
+            "ask for the original"
         )
     if answer[:1] == _DONE:
         return answer[1:]

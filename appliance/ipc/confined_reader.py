@@ -23,7 +23,7 @@ SECONDS = 5
 MEMORY_BYTES = 300 * 10**6
 LARGEST_ANSWER = 2**27  # the baselines of a whole fleet
 SLOWEST = 2 * 10**6  # bytes a second that a run's records are read at; a quarter of what is usual
-SMALL = 100 * 10**6  # bytes of a run that are read in the memory that any evidence may take
+SMALL = 64 * 10**6  # bytes of a run that are read in the memory that any evidence may take
 MEMORY_FOR_A_BYTE = 3
 
 

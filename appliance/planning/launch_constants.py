@@ -41,6 +41,9 @@ LONGEST_CLOCK_SECONDS = 10.0
 SEGMENTED = frozenset({"burn_in"})
 """Workloads whose launches are segments of one whole, each with records and checks of its own: an
 interruption costs what the segment would have covered, and no ruling, as no time is judged."""
+HOT, PLAIN, PROVEN = "hot", "plain loop", "proven loop"
+"""Phases of a burn-in: all that it does at full load, and once a launch, to be set side by side,
+steps of bare products and the same steps with all of their digests."""
 LONG_WARM_UP_SECONDS, LEAST_WARM_UP_STEPS = 10.0, 3
 LONG_BLOCK_SECONDS, LEAST_BLOCK_STEPS = 60.0, 20
 

@@ -14,6 +14,7 @@ import logging
 import warnings
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from io import BytesIO
 from typing import Any
@@ -37,11 +38,14 @@ from pyhanko.sign.validation.status import SignatureCoverageLevel
 from pyhanko_certvalidator import ValidationContext
 
 from appliance.errors import ApplianceError, EvidenceError
+from appliance.ipc import confined_child
 from appliance.signing.dsse import SigningKey, is_signed
 
 FIELD = "Signature"
 NAME = "report.pdf"
 LARGEST_LOAD = 2**26  # bytes of all attachments; a report uses a quarter of it at most
+PARSED_BYTES, PARSED_FOR_A_BYTE = 6 * 10**7, 4
+"""Memory that a PDF may take while it is parsed: ten times what that of 64 devices takes."""
 LONGEST_ECDSA = 72  # bytes of an ECDSA P-256 signature in DER
 
 for _source in ("pyhanko", "pyhanko_certvalidator"):  # they explain refusals on stderr
@@ -133,11 +137,12 @@ def check_pdf(data: bytes, certificate: x509.Certificate) -> None:
     here it is the one root.
     """
     try:
-        reader = PdfFileReader(BytesIO(data), strict=True)
-        signature = _only_signature(reader)
-        _check_form(data, reader, signature)
-        _check_cms(signature, certificate)
-        _check_with_pyhanko(signature, certificate)
+        with _little_memory(data):
+            reader = PdfFileReader(BytesIO(data), strict=True)
+            signature = _only_signature(reader)
+            _check_form(data, reader, signature)
+            _check_cms(signature, certificate)
+            _check_with_pyhanko(signature, certificate)
     except EvidenceError:
         raise
     except Exception:  # noqa: BLE001 - a hostile file may make a parser raise anything
@@ -236,6 +241,12 @@ def _check_with_pyhanko(signature: EmbeddedPdfSignature, certificate: x509.Certi
         raise EvidenceError(f"{NAME}: the signature does not hold for the whole file")
 
 
+def _little_memory(data: bytes, unpacked: int = 0) -> AbstractContextManager[None]:
+    """So that a small file cannot make the parser take all of the memory that there is."""
+    more = 2 * unpacked  # what is unpacked is copied once more
+    return confined_child.memory_room(PARSED_BYTES + PARSED_FOR_A_BYTE * len(data) + more)
+
+
 def _unreadable() -> EvidenceError:
     return EvidenceError(f"{NAME} is not the PDF that was written: it is cut short or was changed")
 
@@ -246,9 +257,11 @@ def _unreadable() -> EvidenceError:
 def attachments(data: bytes) -> Mapping[str, bytes]:
     """Files that a PDF carries, by name; EvidenceError if one cannot be read or comes twice."""
     try:
-        catalog = PdfFileReader(BytesIO(data), strict=True).root
-        names = catalog.get("/Names", {})
-        entries = list(_embedded(names["/EmbeddedFiles"])) if "/EmbeddedFiles" in names else []
+        with _little_memory(data):
+            catalog = PdfFileReader(BytesIO(data), strict=True).root
+        with _little_memory(data, LARGEST_LOAD):
+            names = catalog.get("/Names", {})
+            entries = list(_embedded(names["/EmbeddedFiles"])) if "/EmbeddedFiles" in names else []
     except EvidenceError:
         raise
     except Exception:  # noqa: BLE001 - a hostile file may make a parser raise anything

@@ -23,6 +23,8 @@ MINUTE_MS = 60_000
 MOST_SPANS = 240
 """Spans of one launch; where there would be more, neighbours are added up."""
 COMPLETED = "asked to stop"
+LEFT = "without its partners: "
+"""How an ending begins that is of other devices' launches, which have records of their own."""
 _NAME = re.compile(rf"stress (\w+): ({LASTING}|{SINGLE})")
 _SPAN = re.compile(r"(?:\d{1,18} ){5}\d{1,18}")
 _PROVEN = re.compile(r"([\d,]{1,24}) bytes, ([\d,]{1,24}) products")
@@ -72,6 +74,11 @@ class Aggregate:
         """Whether it ran until it was asked to stop, and proved something."""
         return self.ending == COMPLETED and self.total.proven > 0
 
+    @property
+    def is_left(self) -> bool:
+        """Whether it ended because those that it works with were gone."""
+        return self.ending.startswith(LEFT)
+
     def text(self) -> str:
         """The clauses."""
         total = self.total
@@ -96,6 +103,12 @@ class Untrue(ValueError):
 def name(kind: str, which: str) -> str:
     """Name of a check of a kind; `which` is LASTING or SINGLE."""
     return f"stress {kind}: {which}"
+
+
+def kind_of(check: Check) -> str:
+    """The kind that a check is of, empty for a check of anything else."""
+    match = _NAME.fullmatch(check.name)
+    return "" if match is None else match[1]
 
 
 def read(check: Check) -> Aggregate:

@@ -122,6 +122,7 @@ def _file(path: Path, descriptor: int, total: int, room: mmap.mmap | None) -> Gi
     if size > largest:
         raise EvidenceError(f"{path} has more than {limits.size_words(largest)}")
     if kind == "zip" and confined_child.is_confined():
+        confined_child.allow_mapped(size)
         content = cast("bytes", _Seekable(descriptor, size, prot=mmap.PROT_READ))
     else:
         with os.fdopen(os.dup(descriptor), "rb") as file:
@@ -151,7 +152,7 @@ def journal_room(path: Path, total: int) -> mmap.mmap | None:
     answer = confined_child.call(
         str(path),
         lambda: b"%d" % _journal_bytes(path, total),
-        confined_child.Limits(seconds=LISTING_SECONDS),
+        confined_child.Limits(seconds=LISTING_SECONDS, mapped_bytes=total),
     )
     size = int(answer)
     if size < bundles.MAPPED_BYTES:

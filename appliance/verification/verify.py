@@ -218,7 +218,9 @@ def _examination(given: Given, terms: Terms) -> _Examination:
 
 def _limits(total: int) -> confined_child.Limits:
     return confined_child.Limits(
-        seconds=_derivation_seconds(total), most_memory_bytes=_memory_bytes(total)
+        seconds=_derivation_seconds(total),
+        most_memory_bytes=_memory_bytes(total),
+        mapped_bytes=total,
     )
 
 

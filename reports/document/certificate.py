@@ -69,8 +69,8 @@ def certificate(
 
 def data_digest(bundle: Bundle) -> str:
     """The sha256 over the list of data files as sha256sum writes it: what the pages are made of."""
-    data = bundle.data
-    return sha256("".join(f"{sha256(data[name])}  {name}\n" for name in sorted(data)).encode())
+    listed = "".join(f"{bundle.digests[name]}  {name}\n" for name in sorted(bundle.data))
+    return sha256(listed.encode())
 
 
 def code_text(run_id: str, digest: str) -> str:

@@ -36,7 +36,7 @@ def rows(
         labelled("Launches", _launches(verdict)),
         *_order_row(bundle),
         labelled("Criteria", f"{criteria.name}, version {criteria.version}: {criteria.summary}"),
-        _chosen(sha256(bundle.files[CRITERIA])),
+        _chosen(bundle.digests[CRITERIA]),
         labelled("Inputs", *_freshness(bundle)),
         labelled("Risks", judging.risks(plan, criteria, index.attempt)),
         *((labelled("Guard bands", banded),) if banded else ()),

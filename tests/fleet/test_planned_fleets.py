@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from support.program import ROOT, TINY, called
 from support.slurm import wait_for
 
 from appliance.challenge.campaign import RetestRule, challenge_of
+from appliance.collection import campaigns as wanted_campaign
 from appliance.errors import EvidenceError, SchedulerError, UsageError
 from appliance.fleet import (
     campaign_toml,
@@ -78,7 +79,9 @@ def test_a_name_that_is_no_nodes_is_refused(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("name\nn1\nn1\n", "n1 stands there twice"),
+        ("name\nn1\nn1\n", "n1 stands there twice; remove one"),
+        ("name\nN1\nn1\n", "n1 stands there twice, as N1 too: names of hosts have no case"),
+        ('name\n"n[1-4]"\n', "each node of a list apart .`scontrol show hostnames`"),
         ("rack\nr1\n", "begins with the columns"),
         ("name,name\nn1,n2\n", "begins with the columns"),
         ("name,colour\nn1,red\n", "begins with the columns"),
@@ -409,29 +412,44 @@ def test_an_age_that_is_none_is_refused(age: str) -> None:
         gate.seconds_of(age)
 
 
-def test_a_campaign_of_another_time_is_not_submitted(
+def clock(moment: datetime) -> type[datetime]:
+    """A clock that stands at this moment."""
+
+    class Standing(datetime):
+        @classmethod
+        def now(cls, tz: object = None) -> datetime:  # noqa: ARG003 - always UTC
+            return moment
+
+    return Standing
+
+
+def test_a_clock_behind_the_campaign_is_named_by_every_verb_that_verifies(
+    tmp_path: Path, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bundle would be refused for it, and one that was collected so is not read again."""
+    plan(tmp_path, keys)
+    behind = clock(datetime.now(UTC) - timedelta(minutes=2))  # and past the certificate's begin
+    for module in (folder, wanted_campaign):
+        monkeypatch.setattr(module, "datetime", behind)
+    out = ("--out", str(tmp_path / "out"))
+    words = {"status": ("--once",), "gate": ("--node", "n1"), "collect": out}
+    for verb in ("submit", "resume", "cancel", *words):
+        trust = ("--trust", f"{keys}/certificate.pem")
+        done = called("fleet", verb, str(tmp_path / "c"), *trust, *words.get(verb, ()))
+        assert done.returncode == 2, verb
+        assert "later than this machine's clock" in done.stderr, verb
+        assert "set the clock right" in done.stderr, verb
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_campaign_that_has_ended_is_not_submitted(
     tmp_path: Path, keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan(tmp_path, keys)
-
-    class Off(datetime):
-        """A clock of 2020, and one of 2100."""
-
-        year_shown = 2020
-
-        @classmethod
-        def now(cls, tz: object = None) -> datetime:  # noqa: ARG003 - always UTC
-            return datetime(cls.year_shown, 1, 1, tzinfo=UTC)
-
-    monkeypatch.setattr(submitting, "datetime", Off)
-    trust = ("--trust", f"{keys}/certificate.pem")
-    early = called("fleet", "submit", str(tmp_path / "c"), *trust)
-    assert early.returncode == 2
-    assert "later than this machine's clock" in early.stderr
-    Off.year_shown = 2100
-    late = called("fleet", "submit", str(tmp_path / "c"), *trust)
+    monkeypatch.setattr(submitting, "datetime", clock(datetime(2100, 1, 1, tzinfo=UTC)))
+    late = called("fleet", "submit", str(tmp_path / "c"), "--trust", f"{keys}/certificate.pem")
     assert late.returncode == 2
-    assert "the campaign ended at" in late.stderr
+    assert re.search("the campaign ended at .* here it is 2100-01-01T00:00:00Z", late.stderr)
 
 
 def test_a_campaigns_file_is_read_with_its_defaults(tmp_path: Path) -> None:

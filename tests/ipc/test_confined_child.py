@@ -33,7 +33,7 @@ def test_answer_comes_back_whole() -> None:
 @pytest.mark.parametrize(
     ("work", "sentence"),
     [
-        (lambda: b"x" * 600_000_000, "more than 500 MB of memory"),
+        (lambda: b"x" * 600_000_000, "more memory than evidence of its size needs"),
         (lambda: b"x" * (confined_child.LARGEST_ANSWER + 1), "more processor time"),
         (endless, "more processor time"),
         (lambda: ctypes.string_at(0), "what reads it ended"),
@@ -58,6 +58,24 @@ def test_a_step_has_a_limit_of_its_own() -> None:
         confined_child.call("it", work, Limits(seconds=60))
     with confined_child.processor_seconds(1):  # no child: nothing is limited
         assert resource.getrlimit(resource.RLIMIT_CPU)[0] == resource.RLIM_INFINITY
+
+
+def test_a_parser_has_a_room_of_its_own() -> None:
+    def taken(num_bytes: int) -> bytes:
+        try:
+            return b"%d" % len(bytearray(num_bytes))
+        except MemoryError:
+            return b"none"
+
+    def work() -> bytes:
+        before = taken(10**8)
+        with confined_child.memory_room(5 * 10**7):
+            inside = taken(10**8)
+        return b"%s %s %s" % (before, inside, taken(10**8))
+
+    assert confined_child.call("it", work, LIMITS) == b"100000000 none 100000000"
+    with confined_child.memory_room(0):  # no child: nothing is limited
+        assert resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
 
 
 def test_errors_come_back_as_they_were_raised() -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from support.recorded_runs import CRITERIA_DATA, FOLDER
 from support.recorded_runs import _read as read_record
@@ -28,6 +29,7 @@ from appliance.records.journal import (
     Counted,
     Event,
     LaunchEnded,
+    LaunchStarted,
     Line,
     Reading,
     RunEnded,
@@ -114,7 +116,8 @@ def large(num_devices: int, *, rows: int = 26, limits: bool = True) -> bundle.Bu
         timings=timings,
         digests={name: sha256(files[name]) for name in (bundle.PLAN, bundle.SYSTEM)},
     )
-    lines = _chained(_observed(simulate(node, seed=1).lines, plan), files[bundle.PLAN])
+    observed = _observed(simulate(node, seed=1).lines, plan)
+    lines = _chained(_counted_beside(observed, plan), files[bundle.PLAN])
     judging: Judge = node.judge(lines)
     verdict = judging.verdict()
     files[bundle.JOURNAL] = b"".join(to_json(line) + b"\n" for line in lines)
@@ -151,7 +154,7 @@ def _plan(system: System, criteria: Criteria, rows: int) -> Plan:
         suite,
         time_limit_seconds=1e9,
         variants=False,
-        protocol=replace(suite.protocol, repeats=0, block_steps=30),
+        protocol=replace(suite.protocol, repeats=0, block_steps=30, warmup_seconds=0.0),
         case=tuple(replace(item, scope="device") for item in suite.case),
     )
     known = [item for item in suite.case if _is_shipped(replace(suite, case=(item,)), system)]
@@ -186,20 +189,8 @@ def _is_shipped(suite: Suite, system: System) -> bool:
 
 
 def _answer(suite: Suite, system: System) -> Answer:
-    manifest = workload_manifest.load()
-    shipped = workload_sizes.ShippedAnswers(
-        manifest=manifest,
-        file=workload_sizes.load(),
-        versions=workload_sizes.module_versions(manifest),
-    )
     asked = requests(suite, system.identity.devices, SEED)
-    resolved = [shipped.resolved(request) for request in asked]
-    names = dict.fromkeys(request.workload for request in asked)
-    return Answer(
-        descriptions=tuple(shipped.description(name) for name in names),
-        resolved=tuple(one for one in resolved if one is not None),
-        software={},
-    )
+    return workload_sizes.shipped().answer(asked)
 
 
 def _first_of_row(plan: Plan) -> Iterable[Case]:
@@ -239,17 +230,16 @@ def _timing(case: Case) -> Timing:
 # ------------------------------------------------------------------ what was read beside
 
 
-def _observed(lines: Iterable[Line], plan: Plan) -> Iterator[Event]:
-    """The events with counters of every device before and after, and a reading in each launch."""
+def _observed(lines: Iterable[Line], plan: Plan) -> Iterator[tuple[Line, Event]]:
+    """The events with counters of every device at begin and end, and a reading in each launch."""
     devices = tuple(dict.fromkeys(case.device for case in plan.cases))
-    cases = {case.id: case for case in plan.cases}
-    names = {launch.id: cases[launch.case].device for launch in plan.launches}
+    places = _devices_of_launches(plan)
     number = 0
     for line in lines:
         event = line.event
         if isinstance(event, LaunchEnded) and event.outcome == "completed":
             number += 1
-            yield line, _reading(event.launch, names[event.launch], number)
+            yield line, _reading(event.launch, places[event.launch], number)
         if isinstance(event, RunEnded):
             for device in devices:
                 yield line, _counted(device, is_end=True)
@@ -257,6 +247,35 @@ def _observed(lines: Iterable[Line], plan: Plan) -> Iterator[Event]:
         if isinstance(event, RunStarted):
             for device in devices:
                 yield line, _counted(device, is_end=False)
+
+
+def _devices_of_launches(plan: Plan) -> dict[str, str]:
+    cases = {case.id: case.device for case in plan.cases}
+    return {launch.id: cases[launch.case] for launch in plan.launches}
+
+
+def _counted_beside(
+    pairs: Iterable[tuple[Line, Event]], plan: Plan
+) -> Iterator[tuple[Line, Event]]:
+    """The events with the counters, unchanged, just before and after each group of launches."""
+    places = _devices_of_launches(plan)
+    groups = {name: group for group in plan.groups for name in group}
+    running: set[str] = set()
+
+    def counted(launch: str, moment: Literal["before", "after"]) -> Iterator[Event]:
+        for name in () if running else groups[launch]:
+            yield Counted(
+                device=places[name], counters={}, launch=name, moment=moment, is_same=True
+            )
+
+    for line, event in pairs:
+        if isinstance(event, LaunchStarted):
+            yield from ((line, made) for made in counted(event.launch, "before"))
+            running.add(event.launch)
+        yield line, event
+        if isinstance(event, LaunchEnded) and event.launch in running:
+            running.remove(event.launch)
+            yield from ((line, made) for made in counted(event.launch, "after"))
 
 
 def _reading(launch: str, device: str, number: int) -> Reading:

@@ -32,6 +32,7 @@ from support.report_samples import ORGANISATION
 from appliance import extras
 from appliance.evidence.folding import Values, fold_ns, fold_steps
 from appliance.planning import library_ranges, workload_manifest
+from appliance.planning.launch_constants import HOT, PLAIN, PROVEN
 from appliance.planning.plan import Place, PlanInputs, make_plan
 from appliance.records.baseline import Baselines
 from appliance.records.journal import (
@@ -71,8 +72,6 @@ from workloads.parts.burning.lanes import Lane, Streams, Tally
 from workloads.parts.burning.mismatches import Slot
 from workloads.parts.burning.state import (
     KINDS,
-    PLAIN,
-    PROVEN,
     Burnt,
     Rotation,
     State,
@@ -86,7 +85,7 @@ from workloads.parts.memory.memory_tests import WORD_BYTES, Patterns, Wrong
 SECOND = 10**9
 READ_NS = SECOND // 2
 PHASE_SECONDS = 300
-WATTS = {"hot": 690.0, "cool": 260.0, PLAIN: 695.0, PROVEN: 692.0}
+WATTS = {HOT: 690.0, "cool": 260.0, PLAIN: 695.0, PROVEN: 692.0}
 """By phase; in all others a device draws less."""
 HOT_WATTS = 600.0
 SIDE, LANES, PARTS = 8192, 2, 3

@@ -36,12 +36,17 @@ WORST = 10
 REFUSED, NOT_STATED = 4, 3
 Fields = dict[str, Any]
 NOTHING: Fields = {"kind": "?", "is_signed": False, "code": 5, "crash": ""}
+BOTH = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+"""Who verifies and the child in which he does; what both share is counted twice."""
 KILLED = "what reads it ended ("  # by a signal, which no input may bring about
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What came of an input: an exit code or `crash`, what it took of processors and memory."""
+    """What came of an input: an exit code or `crash`, what it took of processors and memory.
+
+    `peak_bytes` are those of the process and of its confined child together.
+    """
 
     number: int
     kind: str
@@ -84,6 +89,7 @@ def tried(genuine: Genuine, seed: int, number: int) -> Outcome:
             place = path / str(fields.pop("alone"))
             verdict, seconds, peak_bytes = _forked(lambda: _verified(place))
             fields |= {name: verdict[name] for name in ("code", "crash")}
+            peak_bytes = verdict.get("peak_bytes", peak_bytes)
     return Outcome(number=number, seconds=seconds, peak_bytes=peak_bytes, **fields)
 
 
@@ -149,7 +155,11 @@ def _verified(path: Path) -> Fields:
         code, crash = REFUSED, str(error) if KILLED in str(error) else ""
     except Exception as error:  # noqa: BLE001 - a crash, to be reported
         crash = f"{type(error).__name__}: {error}"[:300]
-    return {"code": code, "crash": crash}
+    return {"code": code, "crash": crash, "peak_bytes": sum(map(_peak_bytes, BOTH))}
+
+
+def _peak_bytes(who: int) -> int:
+    return resource.getrusage(who).ru_maxrss * 1024
 
 
 def _folder() -> str | None:

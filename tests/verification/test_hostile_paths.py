@@ -75,6 +75,14 @@ def test_page_that_exhausts_its_reader_is_refused(content: bytes, tmp_path: Path
     assert refusal(path)
 
 
+def test_a_small_pdf_is_given_little_memory(tmp_path: Path) -> None:
+    """Of 20 kB, and 7 million entries: its reader is stopped long before it has taken them all."""
+    path = tmp_path / "page"
+    content = zlib.compress(bytes(2 * 10**7), 9)
+    path.write_bytes(stream("/Size 2000000000/W[1 1 1]/Filter/FlateDecode", content))
+    assert "is not the PDF that was written" in refusal(path)
+
+
 def refusal(path: Path) -> str:
     """Why it is not verified, by the first check or because its reader did not survive it."""
     try:
