@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from appliance.evidence.folding import Columns, Sampled, steps_fault, whole_ns
+from appliance.planning import launch_constants
 from appliance.planning.launch_constants import WIDEST_BRACKET
 from appliance.planning.sessions import NO_TIME, judged_analyses
 from appliance.records.journal import (
@@ -99,6 +100,7 @@ class LaunchEvidence:
 
     `session` is the one that it is planned in; `place` is its place among the launches of the run,
     in the order in which they started;
+    `warmed` are each rank's times of its warm-up, in nanoseconds;
     `phases` are those in which its steps loaded the device, in their order;
     `moments` are the times (UTC) at which its blocks were recorded. `figures` grow with `settle`.
     `blocks_before` has for each reading how many blocks had been reported by then, None before the
@@ -120,7 +122,8 @@ class LaunchEvidence:
     ended: LaunchEnded | None = None
     ends: tuple[LaunchEnded, ...] = ()
     started: Started | None = None
-    calibrated: tuple[Calibrated, ...] = ()
+calibrated: tuple[Calibrated, ...] = ()
+    warmed: dict[int, Sequence[int]] = field(default_factory=dict)
     blocks: list[Block] = field(default_factory=list)
     phases: list[PhaseBegan] = field(default_factory=list)
     moments: list[str] = field(default_factory=list)
@@ -314,6 +317,7 @@ class LaunchEvidence:
                 self.calibrated += (event,)
                 self.is_under_way = True
             case Warmed():
+                self.warmed[event.rank] = event.wall_ns
                 self.is_under_way = True
 
     def _keep(
@@ -607,7 +611,10 @@ def _length_fault(launch: LaunchEvidence, evidence: CaseEvidence) -> str:
     for rank in range(evidence.case.ranks):
         blocks = [block for block in launch.blocks if block.rank == rank]
         lengths = [block.num_steps for block in blocks]
-        least = evidence.protocol.block_steps if wanted is None else wanted
+        warmed = launch.warmed.get(rank, ())
+        least = (
+            launch_constants.block_steps(evidence.protocol, warmed) if wanted is None else wanted
+        )
         number = evidence.protocol.blocks if wanted is None else 1
         has_all = [block.index for block in blocks] == list(range(number))
         for block in blocks:
