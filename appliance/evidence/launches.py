@@ -122,7 +122,7 @@ class LaunchEvidence:
     ended: LaunchEnded | None = None
     ends: tuple[LaunchEnded, ...] = ()
     started: Started | None = None
-calibrated: tuple[Calibrated, ...] = ()
+    calibrated: tuple[Calibrated, ...] = ()
     warmed: dict[int, Sequence[int]] = field(default_factory=dict)
     blocks: list[Block] = field(default_factory=list)
     phases: list[PhaseBegan] = field(default_factory=list)
