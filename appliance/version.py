@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-VERSION = "0.9.0"
-RELEASED = "2026-11-25"
+VERSION = "0.10.0"
+RELEASED = "2026-11-26"
 """The day of the release, as CHANGELOG.md has it: no run of this version can be older."""
 WRONG_CLOCK = timedelta(days=1)
 """How far a node's clock may be wrong: one that is set to the wrong zone is so by less."""

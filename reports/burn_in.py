@@ -20,13 +20,13 @@ from itertools import pairwise
 from markupsafe import Markup
 from scipy.special import chdtri
 
-from appliance.evidence.device_health import PLAIN, PROVEN
 from appliance.evidence.folding import Sampled, spread_of
 from appliance.evidence.journal_index import JournalIndex
 from appliance.evidence.launches import CaseEvidence, LaunchEvidence
+from appliance.planning.launch_constants import HOT, PLAIN, PROVEN
 from appliance.records.journal import Check, Checked
+from appliance.stress import kinds
 from appliance.stress.aggregates import LASTING, SINGLE
-from appliance.stress.kinds import KINDS
 from appliance.stress.table import KindTotal, aggregates_of, totals
 from reports import plots, words
 from reports.model import BurnInSection, Grid, Row
@@ -46,15 +46,17 @@ TRACED = (
     ("Clock, GHz", ("graphics_clock_hertz", "frequency_hertz"), 1e-9),
 )
 """What is drawn: heading, the readings that it may be, and scale."""
-PHASES = ("hot", "hot", "hot", "cool", "hot", "hot", "hot", "jumps")
+PHASES = (HOT, HOT, HOT, "cool", HOT, HOT, HOT, "jumps")
 """Phases of a segment in their order, each of the parameter `phase_seconds`."""
+TABLED = frozenset({"Memory tests", "Products by format"})
+"""Clauses of a segment whose numbers stand in the table of what was covered, summed over all."""
 MOST_PHASES, MOST_SEGMENTS, MOST_EVENTS = 40, 30, 30
 NOT_COVERED = (
     (
         "sparse products, convolutions and attention kernels of their own",
         "the rows of other suites",
     ),
-    ("links between devices and nodes", "the rows collectives and device_copy_pair"),
+    ("links between nodes", "nothing here: a run is of one node"),
     ("decoders, encoders and other fixed-function units", "nothing here"),
     ("other voltages, clocks and temperatures than those shown", "a run under them"),
 )
@@ -63,6 +65,8 @@ STRESS_NOTE = (
     "Bytes a second are those that were written, read or copied, rests included; proven are those "
     "that were read back and compared, every word. The load is shown and not required."
 )
+LOST_NOTE = "Ended before it was asked to, and fails"
+LEFT_NOTE = "Ended without the segments of other devices, and shows nothing"
 _FACTOR = 3.0  # -ln(1 - 0.95) is 2.996
 _HOUR, _MINUTE = 3600.0, 60.0
 _NONE = "—"
@@ -94,7 +98,11 @@ def _section(evidence: CaseEvidence, index: JournalIndex) -> BurnInSection:
         rows.append(_proven(covered))
     for event in _shown_segments(covered):
         note = f"segment {event.launch.rpartition('/')[2]}" if len(covered) > 1 else ""
-        rows += [Row(label=label, value=value, note=note) for label, value in clauses(event.check)]
+        rows += [
+            Row(label=label, value=value, note=note)
+            for label, value in clauses(event.check)
+            if event.check.error or label not in TABLED
+        ]
     launches = {event.launch for event in blocks}
     is_checked = launches == {event.launch for event in covered} and bool(launches)
     is_clean = is_checked and all(event.check.is_within for event in last)
@@ -114,6 +122,12 @@ def _section(evidence: CaseEvidence, index: JournalIndex) -> BurnInSection:
         events=_events(evidence, index, last),
         not_covered=_not_covered(evidence, index, stress),
     )
+
+
+def _in_words(cause: str) -> str:
+    """Why a reading stands out, with the reading's name as the other pages have it."""
+    name, _, rest = cause.partition(" ")
+    return f"{words.reading(name)[0]} {rest}" if "_" in name else cause
 
 
 def _shown_segments(covered: Sequence[Checked]) -> list[Checked]:
@@ -239,8 +253,8 @@ def _recorded_phases(launch: LaunchEvidence, first: float) -> Iterator[plots.Str
     """Phases as the launch recorded them; the loops are part of the hot one before them."""
     begins: list[tuple[str, float]] = []
     for one in launch.phases:
-        kind = {"load in jumps": "jumps", PLAIN: "hot", PROVEN: "hot"}.get(one.phase, one.phase)
-        kind = "hot" if kind == "first products" else kind
+        kind = {"load in jumps": "jumps", PLAIN: HOT, PROVEN: HOT}.get(one.phase, one.phase)
+        kind = HOT if kind == "first products" else kind
         if not begins or begins[-1][0] != kind:
             begins.append((kind, first + one.passed_ns * 1e-9 / _MINUTE))
     if len(begins) > MOST_PHASES:
@@ -392,7 +406,7 @@ def _stress(stress: Sequence[KindTotal]) -> Grid | None:
         return None
     rows = [
         (
-            f"{one.kind}: {KINDS[one.kind]}",
+            f"{one.kind}: {kinds.KINDS[one.kind]}",
             one.asked,
             f"{words.size(one.bytes_a_second)} a second, {100 * one.share:.0f} % of the time",
             words.size(one.total.proven)
@@ -401,9 +415,18 @@ def _stress(stress: Sequence[KindTotal]) -> Grid | None:
         )
         for one in stress
     ]
-    lost = [f"{one.kind} in {words.count(one.lost, 'segment')}" for one in stress if one.lost]
+    lost = [(one.kind, one.lost - one.left) for one in stress]
+    left = [(one.kind, one.left) for one in stress]
     notes = [STRESS_NOTE]
-    notes += [f"Ended before it was asked to, and fails: {words.listed(lost)}."] if lost else []
+    notes += [
+        f"{what}: {words.listed(named)}."
+        for what, counted in ((LOST_NOTE, lost), (LEFT_NOTE, left))
+        if (
+            named := [
+                f"{kind} in {words.count(number, 'segment')}" for kind, number in counted if number
+            ]
+        )
+    ]
     notes += [f"{one.kind}: {place}." for one in stress for place in one.places[:MOST_EVENTS]]
     return Grid(
         columns=("Kind", "Load asked for", "Load reached", "Proven", "Mismatches"),
@@ -416,9 +439,13 @@ def _not_covered(evidence: CaseEvidence, index: JournalIndex, stress: Sequence[K
     """What this burn-in says nothing of: by its kind, and what of it did not come to its end."""
     rows = list(NOT_COVERED)
     proven = {one.kind for one in stress if one.total.proven}
+    burnt = {one.case.device for one in index.cases.values() if one.case.workload == WORKLOAD}
     rows += [
-        (f"beside the device: {what}", f"--stress {kind}")
-        for kind, what in KINDS.items()
+        (
+            f"beside the device: {what}",
+            kinds.NO_LINKS if kind == kinds.LINKS and len(burnt) == 1 else f"--stress {kind}",
+        )
+        for kind, what in kinds.KINDS.items()
         if kind not in proven
     ]
     left = [one for one in evidence.timed if not one.is_completed]
@@ -461,7 +488,7 @@ def _events(evidence: CaseEvidence, index: JournalIndex, last: Sequence[Checked]
             events.append(
                 ("", f"segment {launch.number}", f"{launch.ended.outcome}, {launch.ended.reason}")
             )
-        events += [(utc, cause, device) for utc, device, cause in launch.excursions]
+        events += [(utc, _in_words(cause), device) for utc, device, cause in launch.excursions]
     events += [
         ("", f"kernel log: {one.code}", one.meaning)
         for one in index.run.logged.values()

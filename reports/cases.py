@@ -141,6 +141,11 @@ def worst(rulings: Sequence[RulingWord]) -> RulingWord:
     return next((word for word in WORST_FIRST if word in rulings), "inconclusive")
 
 
+def worst_that_applies(rulings: Sequence[RulingWord]) -> RulingWord:
+    """The worst of the rulings on a case, of which some may ask for what it has not."""
+    return worst([one for one in rulings if one != "not_applicable"] or rulings)
+
+
 def legend(verdict: Verdict) -> Legend:
     """How a section is read, with the method of every figure that the run has."""
     methods: dict[str, list[str]] = {}
@@ -235,7 +240,7 @@ def _section(
         workload=f"{case.workload}, version {case.version}",
         summary=case.summary,
         scale=_scale(case),
-        ruling=worst([ruling.ruling for ruling in rulings if ruling.required]),
+        ruling=worst_that_applies([one.ruling for one in rulings if one.required]),
         rulings=tuple((ruling.criterion, ruling.ruling) for ruling in rulings),
         parameters=tuple(
             Row(label=name, value=words.scalar(value)) for name, value in case.parameters.items()

@@ -92,7 +92,9 @@ def _section(number: int, name: str, own: Sequence[Member]) -> FamilySection:
         workload=first.workload,
         summary=first.summary,
         scale=first.scale,
-        ruling=cases.worst([r.ruling for one in own for r in one.rulings if r.required]),
+        ruling=cases.worst_that_applies(
+            [r.ruling for one in own for r in one.rulings if r.required]
+        ),
         rulings=tuple(_rulings(own)),
         parameters=first.parameters,
         correct=_correct(own),
@@ -143,19 +145,21 @@ def _correct(own: Sequence[Member]) -> str:
 
 def _failed(own: Sequence[Member]) -> Iterator[str]:
     """What is not a pass, by criterion and reason, the worst first."""
-    alike: dict[tuple[RulingWord, str, str, bool], list[Ruling]] = {}
+    alike: dict[tuple[RulingWord, bool, str, str], list[Ruling]] = {}
     for one in own:
         for ruling in one.rulings:
             if ruling.ruling in ("fail", "inconclusive"):
-                key = (ruling.ruling, ruling.criterion, ruling.reason, ruling.required)
+                said = ruling.explanation if len(own) == 1 else ruling.criterion
+                key = (ruling.ruling, ruling.required, ruling.reason, said)
                 alike.setdefault(key, []).append(ruling)
-    ordered = sorted(alike.items(), key=lambda item: (not item[0][3], item[0][0] != "fail"))
-    for (word, criterion, reason, required), rulings in ordered[:MOST_FAILED]:
-        places = [ruling.case.partition("@")[2] for ruling in rulings]
+    ordered = sorted(alike.items(), key=lambda item: (not item[0][1], item[0][0] != "fail"))
+    for (word, required, reason, _), rulings in ordered[:MOST_FAILED]:
+        criteria = words.listed(list(dict.fromkeys(one.criterion for one in rulings)))
+        places = list(dict.fromkeys(one.case.partition("@")[2] for one in rulings))
         where = "" if len(own) == 1 else f" on {words.devices(places)}"
         advisory = "" if required else " (informative)"
         yield (
-            f"{words.RULINGS[word]} {criterion}{advisory}{where}: "
+            f"{words.RULINGS[word]} {criteria}{advisory}{where}: "
             f"{_short(rulings[0].explanation or reason)}"
         )
     if len(ordered) > MOST_FAILED:
@@ -163,7 +167,8 @@ def _failed(own: Sequence[Member]) -> Iterator[str]:
 
 
 def _short(text: str, longest: int = 130) -> str:
-    return text if len(text) <= longest else f"{text[:longest]}…"
+    """The text, ended between two words where it is too long for a section."""
+    return text if len(text) <= longest else f"{text[:longest].rpartition(' ')[0]} …"
 
 
 def _withheld(own: Sequence[Member]) -> Iterator[str]:

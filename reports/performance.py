@@ -21,7 +21,15 @@ from appliance.planning.criterion_scope import CHANCE_KINDS
 from appliance.records.plan import Case
 from appliance.records.qualified import Qualified, ReferenceRate
 from appliance.records.system import Device, System
-from appliance.records.verdict import CaseResult, Estimate, Ratio, Ruling, Statistic, Verdict
+from appliance.records.verdict import (
+    CaseResult,
+    CheckResult,
+    Estimate,
+    Ratio,
+    Ruling,
+    Statistic,
+    Verdict,
+)
 from appliance.storage.bundle import Bundle
 from appliance.storage.qualified_file import is_same_work
 from reports import plots, words
@@ -37,14 +45,6 @@ MANY = (
 )
 NOTHING = "—"
 _ALWAYS = 3  # columns of the table that stand there with nothing in them too
-LEGEND = (
-    "Ratios are speeds: 1.0 is as fast as what is compared with, more is faster. A bar is the "
-    "speed against the baseline, where there is none against the reference rate, else the share "
-    "of the datasheet; its whisker is the interval, of several devices the slowest and the "
-    "fastest. ▮ is the slowest speed that its limit allows, ◆ the reference rate, ■ the "
-    "datasheet, each as a share of it. ▶ lies beyond the axis, with its "
-    "figure; a whisker with an arrow goes on beyond it."
-)
 OWN_LEGEND = (
     "No case has a baseline, a vendor's figure or a reference rate to stand against, so no ratio "
     "is drawn."
@@ -85,7 +85,6 @@ def page(bundle: Bundle, verdict: Verdict, hidden: frozenset[str]) -> Performanc
     rows: dict[str, list[Speed]] = {}
     for one in speeds:
         rows.setdefault(one.row, []).append(one)
-    is_compared = any(one.main is not None for one in speeds)
     bars = [_bar(name, own) for name, own in rows.items()]
     drawn = plots.ratios("Speeds against what is known", [one for one in bars if one is not None])
     withheld = [case.id for case in bundle.plan.cases if case.id in hidden]
@@ -104,7 +103,7 @@ def page(bundle: Bundle, verdict: Verdict, hidden: frozenset[str]) -> Performanc
             rows=tuple(_row(name, members) for name, members in rows.items()),
         ),
         plot=drawn,
-        legend=LEGEND if is_compared else OWN_LEGEND,
+        legend=_legend([one for one in bars if one is not None], speeds),
         weakest=tuple(_weakest(verdict, speeds)),
         withheld=_withheld(withheld, len(bundle.plan.cases)),
         sources=tuple(_sources(bundle, speeds)),
@@ -138,7 +137,10 @@ def _headline(bundle: Bundle, verdict: Verdict) -> str:
             "the same verdict."
         )
     limited = limited_cases(bundle, verdict)
-    return f"Judged in {limited} of {count(len(bundle.plan.cases), 'case')}; the rest is reported."
+    every = count(len(bundle.plan.cases), "case")
+    if limited == len(bundle.plan.cases):
+        return f"Judged in {every}: all of the run."
+    return f"Judged in {limited:,} of {every}; the rest is reported."
 
 
 def is_judged(bundle: Bundle, verdict: Verdict) -> bool:
@@ -162,7 +164,7 @@ def limited_cases(bundle: Bundle, verdict: Verdict) -> int:
 def _withheld(cases: Sequence[str], num_cases: int) -> str:
     if not cases:
         return ""
-    shown = f"No speed is shown of {len(cases)} of {num_cases} cases"
+    shown = f"No speed is shown of {len(cases):,} of {count(num_cases, 'case')}"
     return f"{shown} (each one's section says why): {words.cases(cases)}."
 
 
@@ -341,17 +343,20 @@ def _bar(name: str, members: Sequence[Speed]) -> plots.RatioBar | None:
     middle = statistics.median(values)
     low, high = (values[0], values[-1]) if len(values) > 1 else _whisker(known[0][1])
     limits = [one.main / one.limit for one in members if one.main is not None and one.limit]
-    is_by_baseline = known[0][1].baseline is not None
+    first = known[0][1]
+    is_by_baseline = first.baseline is not None
+    is_by_share = not is_by_baseline and first.reference is None
     references = [one.reference for one in members if one.reference is not None]
     shares = [one.datasheet for one in members if one.datasheet is not None]
     return plots.RatioBar(
         label=name if len(members) > 1 else members[0].case.id,
         value=middle,
+        figure=percent(middle) if is_by_share else f"{middle:.3f}",
         low=low,
         high=high,
         limit=max(limits, default=None),
         reference=statistics.median(references) if references and is_by_baseline else None,
-        datasheet=statistics.median(shares) if shares else None,
+        datasheet=statistics.median(shares) if shares and not is_by_share else None,
         is_failed=any(one.is_failed for one in members),
     )
 
@@ -369,25 +374,47 @@ def _whisker(one: Speed) -> tuple[float | None, float | None]:
     return (ends[0], ends[-1]) if ends else (None, None)
 
 
+def _legend(bars: Sequence[plots.RatioBar], speeds: Sequence[Speed]) -> str:
+    """How the drawing is read: of what is on it alone."""
+    if not bars:
+        return OWN_LEGEND
+    compared = {
+        "the speed against the baseline": [one.baseline is not None for one in speeds],
+        "the speed against the reference rate": [one.reference is not None for one in speeds],
+        "the share of the datasheet": [one.datasheet is not None for one in speeds],
+    }
+    kinds = [what for what, has in compared.items() if any(has)]
+    marks = {
+        "▮ is the slowest speed that its limit allows": any(one.limit for one in bars),
+        "◆ the reference rate": any(one.reference for one in bars),
+        "■ the share of the datasheet": any(one.datasheet for one in bars),
+        "✗ is outside its limit": any(one.is_failed for one in bars),
+        "▶ lies beyond the axis, with its figure": any(map(plots.is_beyond_axis, bars)),
+        "a whisker with an arrow goes on beyond it": any(
+            one.high is not None and one.high > plots.MOST_RATIO for one in bars
+        ),
+    }
+    drawn = "; ".join(what for what, is_drawn in marks.items() if is_drawn)
+    several = len(speeds) > len({one.row for one in speeds})
+    whisker = "the slowest and the fastest device" if several else "the interval"
+    return (
+        "Ratios are speeds: 1.0 is as fast as what is compared with, more is faster. A bar is "
+        f"{', where there is none '.join(kinds)}; its whisker is {whisker}."
+        + (f" {drawn[0].upper()}{drawn[1:]}." if drawn else "")
+    )
+
+
 # ------------------------------------------------------------------ in words
 
 
 def _weakest(verdict: Verdict, speeds: Sequence[Speed]) -> Iterator[str]:
     """The three figures of the node that a buyer should ask about first, the worst before."""
-    wrong = [
-        (
-            check.worst.error / check.worst.bound if check.worst.bound > 0 else math.inf,
-            result,
-            check,
-        )
-        for result in verdict.cases
-        for check in result.checks
-        if check.num_outside and not (check.phase == "repeatability" and check.worst.bound == 0)
-    ]
+    checks = _checks_by_use(verdict)
     sentences = [
-        f"{result.case}: the check “{check.name}” is outside its bound in {check.num_outside} of "
-        f"{check.count}."
-        for _, result, check in sorted(wrong, key=lambda one: -one[0])
+        f"{case}: the check “{name}” is outside its bound in {outside} of {made}"
+        + (f", at {percent(share)} of it." if math.isfinite(share) else ".")
+        for share, case, name, outside, made in checks
+        if outside
     ]
     sentences += [
         f"{result.case}: {missing} of {result.num_planned} launches are missing."
@@ -396,8 +423,11 @@ def _weakest(verdict: Verdict, speeds: Sequence[Speed]) -> Iterator[str]:
     ]
     slow = sorted(_slow(speeds), key=lambda one: one[0])
     sentences += [sentence for _, sentence in slow]
-    if len(sentences) < MOST_WEAKEST:
-        sentences += _tight(verdict)
+    sentences += [
+        f"{case}: the check “{name}” used {percent(share)} of its bound."
+        for share, case, name, outside, _ in checks
+        if not outside and share > 0
+    ]
     yield from sentences[:MOST_WEAKEST]
 
 
@@ -417,18 +447,37 @@ def _slow(speeds: Sequence[Speed]) -> Iterator[tuple[float, str]]:
         yield min(ratios)
 
 
-def _tight(verdict: Verdict) -> list[str]:
-    """The checks that used most of their bound."""
+def _checks_by_use(verdict: Verdict) -> list[tuple[float, str, str, int, int]]:
+    """Each check of a case once, over all its outputs, by what it used of its bound.
+
+    Share of the bound (infinite of an exact one that differs), case, name, how many were outside,
+    how many were made. What repeats differ in is no check's bound.
+    """
+    alike: dict[tuple[str, str], list[CheckResult]] = {}
+    for result in verdict.cases:
+        for check in result.checks:
+            if check.phase != "repeatability" or check.worst.bound > 0:
+                alike.setdefault((result.case, check.name), []).append(check)
     used = [
-        (check.worst.error / check.worst.bound, result.case, check.name)
-        for result in verdict.cases
-        for check in result.checks
-        if check.worst.bound > 0 and math.isfinite(check.worst.error)
+        (
+            max(_share_of_bound(one) for one in several),
+            case,
+            name,
+            sum(one.num_outside for one in several),
+            sum(one.count for one in several),
+        )
+        for (case, name), several in alike.items()
     ]
-    return [
-        f"{case}: the check “{name}” used {percent(share)} of its bound."
-        for share, case, name in sorted(used, reverse=True)[:MOST_WEAKEST]
-    ]
+    return sorted(used, key=lambda one: -one[0])
+
+
+def _share_of_bound(check: CheckResult) -> float:
+    error, bound = check.worst.error, check.worst.bound
+    if math.isnan(error):
+        return math.inf
+    if bound > 0:
+        return error / bound
+    return math.inf if check.num_outside else 0.0
 
 
 def _sources(bundle: Bundle, speeds: Sequence[Speed]) -> Iterator[str]:

@@ -103,10 +103,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatioBar:
-    """Speeds of one row as ratios; the ends, the limit and the two marks where there are any."""
+    """Speeds of one row as ratios; the ends, the limit and the two marks where there are any.
+
+    `figure` is how the table beside the drawing writes the value.
+    """
 
     label: str
     value: float
+    figure: str
     low: float | None = None
     high: float | None = None
     limit: float | None = None
@@ -265,7 +269,12 @@ def ratios(title: str, bars: Sequence[RatioBar]) -> Markup:
     shown = bars[:MOST_BARS]
     if not shown:
         return Markup()
-    ends = [end for one in shown for end in (one.value, one.limit, one.high) if end is not None]
+    ends = [
+        end
+        for one in shown
+        for end in (one.value, one.limit, one.high, one.reference, one.datasheet)
+        if end is not None
+    ]
     top = max((one for one in ends if math.isfinite(one)), default=1.0)
     reach = min(MOST_RATIO, max(1.25, top * 1.05))
     step = _BAR_STEP if len(shown) <= _FEW_BARS else _LOW_BAR_STEP
@@ -289,8 +298,13 @@ def ratios(title: str, bars: Sequence[RatioBar]) -> Markup:
     return _drawing(title, "".join(body), bottom + 15)
 
 
+def is_beyond_axis(one: RatioBar) -> bool:
+    """Whether a ratio is beyond the longest axis, so that its figure alone says what it is."""
+    return not math.isfinite(one.value) or one.value > MOST_RATIO
+
+
 def _ratio_bar(one: RatioBar, x: Callable[[float], float], y: float, reach: float) -> str:
-    is_beyond = not math.isfinite(one.value) or one.value > reach
+    is_beyond = is_beyond_axis(one)
     width = max(0.5, x(one.value) - _RATIO_LEFT)
     bar = f'x="{_RATIO_LEFT}" y="{y - 3.6:.1f}" width="{width:.1f}" height="7.2"'
     pieces = [
@@ -316,7 +330,7 @@ def _ratio_bar(one: RatioBar, x: Callable[[float], float], y: float, reach: floa
             f'<rect x="{at - 1.1:.1f}" y="{y - 5.6:.1f}" width="2.2" height="11.2" fill="#111111"/>'
         )
     before, after = "▶ " if is_beyond else "", " ✗" if one.is_failed else ""
-    figures = f"{before}{figure(one.value, 3)}{after}"
+    figures = f"{before}{one.figure}{after}"
     pieces.append(_text(_RATIO_RIGHT + 6, y + 3, figures, "start"))
     return "".join(pieces)
 

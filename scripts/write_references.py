@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from write_suite_times import SEED, device_of  # noqa: E402 - after the path
 
-from appliance.planning import placement, workload_manifest, workload_sizes  # noqa: E402 - the same
+from appliance.planning import placement, workload_sizes  # noqa: E402 - the same
 from appliance.scheduling import references  # noqa: E402 - the same
 from appliance.storage import suite_file  # noqa: E402 - the same
 
@@ -85,12 +85,7 @@ def rows() -> list[Row]:
     device = device_of(MODEL)
     devices = [replace(device, id=f"cuda:{index}", index=index) for index in range(DEVICES)]
     placed, _ = placement.place(replace(suite, variants=False, case=cases), devices, SEED)
-    manifest = workload_manifest.load()
-    shipped = workload_sizes.ShippedAnswers(
-        manifest=manifest,
-        file=workload_sizes.load(),
-        versions=workload_sizes.module_versions(manifest),
-    )
+    shipped = workload_sizes.shipped()
     made: dict[str, Row] = {}
     for one in placed:
         answer = shipped.resolved(one.request)

@@ -92,20 +92,7 @@ def device_of(model: str) -> Device:
 
 def answer_of(suite: Suite, device: Device) -> Answer:
     """What is shipped of every case: nothing computes, so nothing needs to be installed."""
-    manifest = workload_manifest.load()
-    shipped = workload_sizes.ShippedAnswers(
-        manifest=manifest,
-        file=workload_sizes.load(),
-        versions=workload_sizes.module_versions(manifest),
-    )
-    asked = requests(suite, [device], SEED)
-    resolved = [shipped.resolved(request) for request in asked]
-    names = dict.fromkeys(request.workload for request in asked)
-    return Answer(
-        descriptions=tuple(shipped.description(name) for name in names),
-        resolved=tuple(one for one in resolved if one is not None),
-        software={},
-    )
+    return workload_sizes.shipped().answer(requests(suite, [device], SEED))
 
 
 def inputs_of(suite: Suite, device: Device) -> PlanInputs:

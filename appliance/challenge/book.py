@@ -13,9 +13,9 @@ from pathlib import Path
 from cryptography import x509
 
 from appliance.challenge import ledger
-from appliance.challenge.short_form import utc_words
 from appliance.errors import EvidenceError, OutputError, UsageError
 from appliance.planning import challenge_window
+from appliance.planning.challenge_window import utc_words
 from appliance.records.json import sha256
 from appliance.records.order import Challenge
 from appliance.signing.keys import Key

@@ -11,12 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 from cryptography import x509
 
-from appliance.errors import EvidenceError
-from appliance.planning.challenge_window import time_of
+from appliance.errors import EvidenceError, UsageError
+from appliance.planning.challenge_window import time_of, utc_words
 from appliance.planning.seeds import derive, is_secret
 from appliance.records.json import FiniteFloat, Record, SafeInt, from_json, to_json
 from appliance.records.order import Challenge
@@ -165,6 +166,15 @@ def other_parts(
 
 
 # ------------------------------------------------------------------ nonces and challenges
+
+
+def check_clock(campaign: Campaign, now: datetime) -> None:
+    """UsageError for a moment before the campaign was planned: the clock here is wrong, or was."""
+    if now < time_of(campaign.created_utc, "the campaign"):
+        raise UsageError(
+            f"the campaign was planned at {campaign.created_utc}, later than this machine's clock "
+            f"({utc_words(now)}): set the clock right"
+        )
 
 
 def node_nonce(campaign_nonce: str, node: str) -> str:

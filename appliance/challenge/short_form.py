@@ -20,6 +20,7 @@ from cryptography import x509
 from appliance.challenge import ledger
 from appliance.challenge.entries import AttemptRequest, Receipt
 from appliance.errors import EvidenceError
+from appliance.planning.challenge_window import utc_words
 from appliance.records.json import sha256
 from appliance.signing import dsse
 
@@ -119,11 +120,6 @@ def read_receipt(
 
 
 # ------------------------------------------------------------------ text and bytes
-
-
-def utc_words(moment: datetime) -> str:
-    """A moment as requests and receipts write it, to the second."""
-    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _seconds(utc: str) -> int:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from appliance.challenge.entries import AttemptRequest, Receipt
 from appliance.errors import EvidenceError
-from appliance.planning.challenge_window import time_of
+from appliance.planning.challenge_window import time_of, utc_words
 from appliance.planning.seeds import derive
 from appliance.records.journal import AttemptBegun, Line, RunResumed, RunStarted, SessionBegan
 from appliance.records.order import Challenge
@@ -59,8 +59,8 @@ def start_refusal(receipt: Receipt, now: datetime) -> str:
     """Why a run may not begin or go on under this receipt now, by the node's clock; or nothing."""
     if now < moment_of(receipt.utc) - CLOCK_SKEW:
         return (
-            f"the receipt is of {receipt.utc}, later than this node's clock ({_words(now)}): set "
-            "the clock right"
+            f"the receipt is of {receipt.utc}, later than this node's clock ({utc_words(now)}): "
+            "set the clock right"
         )
     if now > moment_of(receipt.not_after_utc):
         return (
@@ -119,7 +119,3 @@ def _since_epoch(moment: datetime) -> timedelta:
 def moment_of(utc: str) -> datetime:
     """A time of an attempt; EvidenceError for what is none."""
     return time_of(utc, "the attempt")
-
-
-def _words(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"

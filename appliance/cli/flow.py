@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from appliance.cli.options import JsonOption, SigningOptions, grouped
-from appliance.cli.output import command, print_json, say, say_lines
+from appliance.cli.output import answer, command, print_json, say, say_lines
 from appliance.errors import ReceiptAwaited, UsageError
 from appliance.verbs.run_options import PlanOptions, RunOptions, SuiteArgument
 from appliance.version import VERSION
@@ -88,6 +88,7 @@ def plan(
         from appliance.records.json import to_data
         from appliance.scheduling.words import table
         from appliance.storage.qualified_file import load_observed
+        from appliance.stress import kinds
         from appliance.verbs.preparation import prepare
 
         prepared = prepare(options)
@@ -105,7 +106,7 @@ def plan(
         say(expectation.sentence(prepared.plan, known))
     for sentence in memory.sentences(prepared.plan, prepared.system, observed):
         say(sentence)
-    for sentence in prepared.chances:
+    for sentence in (*prepared.chances, *kinds.unlinked(prepared.plan)):
         say(sentence)
     for sentence in coverage.unmatched(prepared.plan, prepared.criteria):
         say(sentence)
@@ -249,7 +250,12 @@ def _rerun(
     if source is None or case is None or launch is None:
         raise UsageError("--from, --case and --launch go together: they name what to repeat")
     request = rerun.Request(
-        source=source, case=case, launch=launch, out=options.out, data=options.data
+        source=source,
+        case=case,
+        launch=launch,
+        out=options.out,
+        data=options.data,
+        scratch=options.scratch,
     )
     with observer(quiet=options.quiet or as_json) as watching:
         result = rerun.rerun(request, watching)
@@ -335,7 +341,7 @@ class _Shown:
             if self._is_once:
                 print_json(document)
             else:
-                typer.echo(json.dumps(document))
+                answer(json.dumps(document))
             return
         from appliance.watching import words
 

@@ -7,10 +7,8 @@ import sys
 import textwrap
 from collections.abc import Sequence
 
-import typer
-
 from appliance.cli.options import JsonOption
-from appliance.cli.output import print_json, say
+from appliance.cli.output import answer, print_json, say
 
 NAME_WIDTH = 18
 ALLOWANCE = "allowance: what the suite allows a case that was timed on no such device"
@@ -78,10 +76,10 @@ def _print_entry(name: str, text: str, *, indent: int = 0) -> None:
     """A name with its text beside it; on a terminal lines end between words."""
     head = f"{name:{NAME_WIDTH}} {'':{indent}}"
     if not sys.stdout.isatty():
-        typer.echo(head + text)
+        answer(head + text)
         return
     width = max(LEAST_WIDTH, shutil.get_terminal_size().columns)
-    typer.echo(
+    answer(
         textwrap.fill(
             text,
             width,

@@ -14,14 +14,15 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Annotated, NoReturn
 
 import typer
 
 from appliance.cli import baselines, challenges, data, evidence, flow, host, keys, listing, program
 from appliance.cli.fleet import collecting, jobs, planning, standing
-from appliance.cli.output import NAME, print_json, say
-from appliance.errors import ApplianceError, BenchError, RunInterrupted, UsageError
+from appliance.cli.output import NAME, answer, print_json, say
+from appliance.errors import ApplianceError, BenchError, OutputError, RunInterrupted, UsageError
 
 Verb = Callable[..., None]
 
@@ -134,7 +135,6 @@ def main() -> NoReturn:
         code = _failed("stopped", RunInterrupted.exit_code)
     except Exception as error:  # noqa: BLE001 - no traceback reaches a user
         code = _exit_code(error)
-    sys.stdout.flush()
     raise SystemExit(code if isinstance(code, int) else 0)
 
 
@@ -143,16 +143,21 @@ def _called() -> object:
     text = program.help_text(typer.main.get_command(app), sys.argv[1:])
     if text is None:
         return app(prog_name=NAME, standalone_mode=False)
-    typer.echo(text)
+    answer(text)
     return 0
 
 
 def _failed(sentence: str, code: int) -> int:
-    """The exit code of what could not be done, with its sentence, and as JSON where asked for."""
+    """The exit code of what could not be done, with its sentence, and as JSON where asked for.
+
+    The code stands where nobody can be told: the interpreter's own, 1, means REJECTED.
+    """
     if sentence:  # a run inside a container has reported it already
-        say(f"bench: {sentence}")
+        with suppress(OSError):
+            say(f"bench: {sentence}")
         if program.wants_json():
-            print_json({"error": sentence, "exit_code": code})
+            with suppress(OutputError):
+                print_json({"error": sentence, "exit_code": code})
     return code
 
 

@@ -6,14 +6,17 @@ Every text for people goes through `foreign_text`, as most of it has words of so
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import typer
 
+from appliance.errors import OutputError
 from appliance.foreign_text import lines, one_line
 
 NAME = "bench"
@@ -56,7 +59,33 @@ def say_lines(text: str) -> None:
 
 def print_json(document: object) -> None:
     """The one document of a verb that was called with --json."""
-    typer.echo(json.dumps(document, indent=2))
+    answer(json.dumps(document, indent=2))
+
+
+def answer(text: str, *, ends_line: bool = True) -> None:
+    """Text on stdout; OutputError where it does not take it, as a file on a full disk.
+
+    A reader that has gone, as `head` does, is told nothing.
+    """
+    try:
+        typer.echo(text, nl=ends_line)
+        if sys.stdout is not None:  # closed by whoever called
+            sys.stdout.flush()
+    except BrokenPipeError:
+        _leave_stdout()
+        raise typer.Exit(OutputError.exit_code) from None
+    except OSError as error:
+        _leave_stdout()
+        raise OutputError(
+            f"the answer cannot be written to stdout ({error.strerror}): make room where it goes, "
+            "and call this again"
+        ) from None
+
+
+def _leave_stdout() -> None:
+    """Send what stdout did not take nowhere, or the interpreter fails over it as it ends."""
+    with suppress(OSError), Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def conclude(sentence: str, document: object, *, as_json: bool) -> None:

@@ -51,8 +51,9 @@ class Wanted:
 def load(path: Path, trusted: Sequence[bytes], *, allow_development: bool) -> Wanted:
     """The campaign of a folder or a campaign.dsse.json.
 
-    Its signer must be trusted like that of a bundle. Raises UsageError for a file that is missing,
-    EvidenceError for a campaign that is not whole or not by a trusted signer.
+    Its signer must be trusted like that of a bundle. Raises UsageError for a file that is missing
+    or a clock that is behind the campaign, EvidenceError for a campaign that is not whole or not by
+    a trusted signer.
     """
     file = path / campaigns.FILE if path.is_dir() else path
     data = input_file.read(
@@ -61,10 +62,10 @@ def load(path: Path, trusted: Sequence[bytes], *, allow_development: bool) -> Wa
     beside = file.with_name(CERTIFICATE)
     known = [*trusted, *([input_file.read(beside)] if beside.is_file() else [])]
     certificate = keys.signer_among(known, data, file.name, wanted=campaigns.PAYLOAD_TYPE)
-    keys.check_trust(
-        certificate, trusted, allow_development=allow_development, moment=datetime.now(UTC)
-    )
+    now = datetime.now(UTC)
+    keys.check_trust(certificate, trusted, allow_development=allow_development, moment=now)
     campaign = campaigns.read(data, certificate, file.name)
+    campaigns.check_clock(campaign, now)
     return Wanted(
         campaign=campaign,
         digest=sha256(data),

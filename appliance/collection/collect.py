@@ -7,7 +7,6 @@ next call goes on with the first bundle that is not in the ledger.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import shutil
 from collections import deque
@@ -15,19 +14,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from appliance.collection import campaigns, ledger, sources, standing, statement, tables
 from appliance.collection.campaigns import Wanted
-from appliance.collection.reading import Reader, warm
+from appliance.collection.reading import Reader
 from appliance.collection.rows import Entry, Finding
 from appliance.collection.sources import Candidate
 from appliance.collection.standing import Fleet
-from appliance.errors import ApplianceError, EvidenceError
+from appliance.errors import ApplianceError, EvidenceError, UsageError
 from appliance.fleet import submissions as submitted
-from appliance.ipc import processes
-from appliance.records.json import Record
+from appliance.fleet.warming import warm
+from appliance.ipc.forked_pool import forked_pool
+from appliance.records.json import Record, sha256
 from appliance.signing.keys import Key
 
 SCRATCH = ".incoming"
@@ -66,6 +66,12 @@ class Request:
     key: Key
     num_processes: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
 
+    @property
+    def trust(self) -> str:
+        """Digest of whose signatures count, which each line of the ledger has."""
+        words = [str(self.allow_development), *sorted({sha256(pem) for pem in self.trusted})]
+        return sha256(" ".join(words).encode())
+
 
 def collect(request: Request, progress: Progress = lambda _: None) -> Collected:
     """Collect, and say what it came to.
@@ -81,6 +87,7 @@ def collect(request: Request, progress: Progress = lambda _: None) -> Collected:
     )
     with ledger.opened(request.out, wanted.digest) as book:
         unfinished = _read_new(request, reader, book, progress)
+        _check_trust(request, book)
         fleet = standing.fleet(
             wanted.campaign,
             book.entries,
@@ -92,6 +99,16 @@ def collect(request: Request, progress: Progress = lambda _: None) -> Collected:
         signed = statement.write(request.out, wanted, fleet, request.key)
         num_new = book.num_appended
     return _collected(fleet, num_new, signed)
+
+
+def _check_trust(request: Request, book: ledger.Ledger) -> None:
+    """UsageError where the ledger has bundles that were held to other signers than this call's."""
+    others = [one.source for one in book.entries if one.trust != request.trust]
+    if others:
+        raise UsageError(
+            f"{len(others)} bundles, as {others[0]}, were collected under another --trust and do "
+            "not lie where this call looks: name their places too, or another folder with --out"
+        )
 
 
 def _collected(fleet: Fleet, num_new: int, signed: Path) -> Collected:
@@ -134,17 +151,21 @@ def _read_new(
     unfinished: list[Entry] = []
     scratch = request.out / SCRATCH
     with _pool(reader, request.num_processes) as pool:
-        new = _new(sources.candidates(request.places), book, unfinished)
+        trust = request.trust
+        new = _new(sources.candidates(request.places), book, trust, unfinished)
         depth = IN_FLIGHT * request.num_processes
         for entry in _entries(pool, new, scratch, depth):
-            book.append(entry)
+            book.append(replace(entry, trust=trust))
             progress(book.num_appended)
     shutil.rmtree(scratch, ignore_errors=True)
     return unfinished
 
 
 def _new(
-    candidates: Iterable[Candidate], book: ledger.Ledger, unfinished: list[Entry]
+    candidates: Iterable[Candidate],
+    book: ledger.Ledger,
+    trust: str,
+    unfinished: list[Entry],
 ) -> Iterator[Candidate]:
     for candidate in candidates:
         if not candidate.is_finished:
@@ -152,7 +173,7 @@ def _new(
                 node="", reason="unfinished", sentence="the run has not ended", run=None
             )
             unfinished.append(_entry(candidate, finding))
-        elif not book.has(candidate.source, candidate.digest):
+        elif not book.has(candidate.source, candidate.digest, trust):
             yield candidate
 
 
@@ -168,20 +189,29 @@ def _entry(candidate: Candidate, finding: Finding) -> Entry:
 def _entries(
     pool: ProcessPoolExecutor, candidates: Iterable[Candidate], scratch: Path, depth: int
 ) -> Iterator[Entry]:
-    """An entry for each candidate, in their order; at most `depth` are under way."""
+    """An entry for each candidate, in their order; at most `depth` are under way.
+
+    Where a place breaks off, what was fetched before is entered first.
+    """
     waiting: deque[tuple[Candidate, Future[Finding] | None, ExitStack, str]] = deque()
+    broken: UsageError | None = None
     with ExitStack() as all_fetched:
-        for candidate in candidates:
-            fetched = all_fetched.enter_context(ExitStack())
-            try:
-                path = fetched.enter_context(sources.fetched(candidate, scratch))
-                waiting.append((candidate, pool.submit(_read, path), fetched, ""))
-            except EvidenceError as error:
-                waiting.append((candidate, None, fetched, str(error)))
-            if len(waiting) >= depth:
-                yield _ended(*waiting.popleft())
+        try:
+            for candidate in candidates:
+                fetched = all_fetched.enter_context(ExitStack())
+                try:
+                    path = fetched.enter_context(sources.fetched(candidate, scratch))
+                    waiting.append((candidate, pool.submit(_read, path), fetched, ""))
+                except EvidenceError as error:
+                    waiting.append((candidate, None, fetched, str(error)))
+                if len(waiting) >= depth:
+                    yield _ended(*waiting.popleft())
+        except UsageError as error:
+            broken = error
         while waiting:
             yield _ended(*waiting.popleft())
+    if broken is not None:
+        raise broken
 
 
 def _ended(
@@ -206,21 +236,8 @@ def _ended(
 
 def _pool(reader: Reader, num_processes: int) -> ProcessPoolExecutor:
     """Warm workers, forked before anything starts a thread."""
-    warm()
-    pool = ProcessPoolExecutor(
-        max_workers=num_processes,
-        mp_context=multiprocessing.get_context("fork"),
-        initializer=_begin,
-        initargs=(reader, os.getpid()),
-    )
-    with processes.forking():
-        pool.submit(os.getpid).result()
-    return pool
-
-
-def _begin(reader: Reader, parent: int) -> None:
-    processes.die_with(parent)
-    _readers[:] = [reader]
+    warm(Finding)
+    return forked_pool(num_processes, lambda: _readers.__setitem__(slice(None), [reader]))
 
 
 def _read(path: Path) -> Finding:

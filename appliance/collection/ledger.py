@@ -2,20 +2,22 @@
 
 The ledger is the only state of a collection. A line is written whole or, where the program was
 killed in it, is no line: it is cut off and the bundle is read again. A bundle that lies where it
-lay, with the same last file, is not read again. Everything else is made from the ledger anew.
+lay, with the same last file, is not read again, but for two reasons: other signatures count now, or
+it was refused for what may be another time, as by a clock that was wrong or a certificate that was
+not named. What a later line says of it then stands. Everything else is made from the ledger anew.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import RawIOBase
 from pathlib import Path
 
-from appliance.collection.rows import Entry
+from appliance.collection.rows import Entry, RefusalReason
 from appliance.errors import EvidenceError, UsageError
 from appliance.records.json import Record, from_json, to_json
 from appliance.storage import bundle as bundles
@@ -23,6 +25,8 @@ from appliance.storage import bundle as bundles
 FILE = "ledger.jsonl"
 SYNC_EACH = 64
 """Lines between two that are made durable against a loss of power; a kill loses none."""
+MAY_CHANGE: frozenset[RefusalReason] = frozenset({"not_verified", "unreadable"})
+"""Refusals that hang on the moment, the trust or the machine of the reading too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,17 +43,28 @@ class Ledger:
     def __init__(self, file: RawIOBase, path: Path, entries: list[Entry]) -> None:
         self._file = file
         self.path = path
-        self.entries = entries
-        self._known = {(one.source, one.digest) for one in entries}
+        self._entries = _latest(entries)
         self._unsynced = 0
         self.num_appended = 0
 
-    def has(self, source: str, digest: str) -> bool:
-        """Whether this bundle was read here already, with this last file."""
-        return (source, digest) in self._known
+    @property
+    def entries(self) -> list[Entry]:
+        """What stands of each bundle, in the order in which they were first read."""
+        return list(self._entries.values())
+
+    def has(self, source: str, digest: str, trust: str) -> bool:
+        """Whether this bundle, with this last file and this trust, need not be read again."""
+        entry = self._entries.get((source, digest))
+        return entry is not None and entry.trust == trust and entry.finding.reason not in MAY_CHANGE
 
     def append(self, entry: Entry) -> None:
-        """Write a line; OutputError if the disk is full, and then the line is not there."""
+        """Write a line, unless the bundle's last one says the same.
+
+        OutputError if the disk is full, and then the line is not there.
+        """
+        key = (entry.source, entry.digest)
+        if self._entries.get(key) == entry:
+            return
         begin = self._file.tell()
         try:
             _write(self._file, to_json(entry) + b"\n")
@@ -61,8 +76,7 @@ class Ledger:
             self._file.seek(begin)
             raise bundles.not_written(self.path, error) from None
         self.num_appended += 1
-        self.entries.append(entry)
-        self._known.add((entry.source, entry.digest))
+        self._entries[key] = entry
 
     def sync(self) -> None:
         """Make all lines durable."""
@@ -109,7 +123,12 @@ def read(folder: Path) -> tuple[str, list[Entry]]:
     if not lines:
         raise UsageError(f"{path} is empty: collect again")
     head = from_json(Head, lines[0].rstrip(b"\n"), name=FILE)
-    return head.campaign, list(_entries(lines[1:]))
+    return head.campaign, list(_latest(_entries(lines[1:])).values())
+
+
+def _latest(entries: Iterable[Entry]) -> dict[tuple[str, str], Entry]:
+    """What the last line of each bundle says, by its place and last file."""
+    return {(one.source, one.digest): one for one in entries}
 
 
 def _write(file: RawIOBase, data: bytes) -> None:

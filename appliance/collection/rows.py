@@ -119,12 +119,15 @@ class Finding(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry(Record):
-    """One line of the ledger: a bundle, read once. `digest` is the sha256 of its last file.
+    """One line of the ledger: a bundle as it was read. `digest` is the sha256 of its last file.
 
-    `source` is where it lies; `digest` is that of report.dsse.json, or of the zip.
+    `source` is where it lies; `digest` is that of report.dsse.json, or of the zip. `trust` is the
+    digest of whose signatures counted when it was read (`Request.trust`), empty in ledgers of bench
+    0.9 and before.
     """
 
     source: str
     digest: str
     num_bytes: BigInt
     finding: Finding
+    trust: str = ""

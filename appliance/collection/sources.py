@@ -34,6 +34,7 @@ class Candidate:
 
     `is_finished` is false for a run without its last file, which has no digest. `remote` is the
     file system of object storage with the objects of the bundle, None for a folder or a zip here.
+    `fault` is why it cannot be read at all, empty if nothing is known of that kind.
     """
 
     source: str
@@ -41,6 +42,7 @@ class Candidate:
     num_bytes: int
     is_finished: bool = True
     remote: Remote | None = None
+    fault: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +77,7 @@ def _local(place: Path) -> Iterator[Candidate]:
             yield _folder(path, names)
         elif bundles.PLAN in names:
             inner.clear()
-            yield Candidate(source=str(path), digest="", num_bytes=0, is_finished=False)
+            yield _here(path, digest="", num_bytes=0, is_finished=False)
         else:
             yield from (_zip(path / name) for name in sorted(names) if name.endswith(ZIP))
 
@@ -89,12 +91,20 @@ def _folder(path: Path, names: Iterable[str]) -> Candidate:
     for name in names:
         with suppress(OSError):
             size += (path / name).lstat().st_size
-    return Candidate(source=str(path), digest=_digest(path / bundles.REPORT), num_bytes=size)
+    return _here(path, digest=_digest(path / bundles.REPORT), num_bytes=size)
 
 
 def _zip(path: Path) -> Candidate:
-    size = path.lstat().st_size
-    return Candidate(source=str(path), digest=_digest(path), num_bytes=size)
+    return _here(path, digest=_digest(path), num_bytes=path.lstat().st_size)
+
+
+def _here(path: Path, *, digest: str, num_bytes: int, is_finished: bool = True) -> Candidate:
+    """A folder or zip of this machine; one whose name no record can hold is refused by it."""
+    source = os.fsencode(path).decode(errors="backslashreplace")
+    fault = "" if source == str(path) else "its path is not UTF-8: rename it, and collect again"
+    return Candidate(
+        source=source, digest=digest, num_bytes=num_bytes, is_finished=is_finished, fault=fault
+    )
 
 
 def _digest(path: Path) -> str:
@@ -192,6 +202,8 @@ def fetched(candidate: Candidate, scratch: Path) -> Iterator[Path]:
 
     EvidenceError for names or sizes that no bundle has, UsageError where the storage fails.
     """
+    if candidate.fault:
+        raise EvidenceError(candidate.fault)
     if candidate.remote is None:
         yield Path(candidate.source)
         return

@@ -40,6 +40,7 @@ import numpy as np
 from appliance.evidence.folding import BUSY, Columns, Sampled
 from appliance.evidence.launches import CaseEvidence, LaunchEvidence, RunEvidence
 from appliance.linux.fact_reader import value_of
+from appliance.planning.launch_constants import HOT, PLAIN, PROVEN
 from appliance.records.journal import Counted, KernelLogged
 from appliance.records.system import Device
 from appliance.records.vocabulary import COUNTERS, HARMFUL_THROTTLES, THROTTLES, Behaviour
@@ -64,8 +65,6 @@ MADE = (
     *(f"{SHARE}_{name}" for name in THROTTLES),
 )
 """Metrics that the ledger makes; counters and readings are metrics beside them."""
-HOT, PLAIN, PROVEN = "hot", "plain loop", "proven loop"
-"""Phases of a burn-in: all that it does at full load, bare products, and the same ones digested."""
 HOT_PART = 6 / 7
 """Of readings under load, at most those of hot phases, where a burn-in does not say its phases."""
 UNTAGGED = "the record does not say when its hot phases began and ended: run it with this version"

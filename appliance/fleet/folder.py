@@ -93,12 +93,12 @@ def opened(
     """The campaign in a folder, signed by somebody who is trusted.
 
     EvidenceError if the signature, the signer or a signed file is wrong; UsageError if there is no
-    campaign.
+    campaign, or it is of a time that this machine's clock has not reached.
     """
     folder, certificate = _read(path)
-    signer = keys.check_trust(
-        certificate, trusted, allow_development=allow_development, moment=datetime.now(UTC)
-    )
+    now = datetime.now(UTC)
+    signer = keys.check_trust(certificate, trusted, allow_development=allow_development, moment=now)
+    campaigns.check_clock(folder.campaign, now)
     return replace(folder, signer=signer)
 
 

@@ -23,6 +23,7 @@ MOST_NODES = 100_000
 LONGEST_FIELD = 120
 """Characters of a rack or a serial."""
 COLUMNS = ("name", "rack", "serial", "devices")
+LISTED = ", and each node of a list apart (`scontrol show hostnames`)"
 LARGEST = 64 * 2**20
 """Bytes of an inventory."""
 
@@ -78,12 +79,15 @@ def checked(nodes: Sequence[InventoryNode], source: str) -> tuple[InventoryNode,
     """The nodes by their names; UsageError for a name that is none, or that stands there twice."""
     if not 1 <= len(nodes) <= MOST_NODES:
         raise UsageError(f"{source} has {len(nodes)} nodes: a campaign has 1 to {MOST_NODES}")
-    seen: set[str] = set()
+    seen: dict[str, str] = {}
     for node in nodes:
         _check(node, source)
-        if node.name in seen:
-            raise UsageError(f"{source}: the node {node.name} stands there twice; remove one")
-        seen.add(node.name)
+        host = node.name.lower()
+        if host in seen:
+            is_same = seen[host] == node.name
+            twin = "" if is_same else f", as {seen[host]} too: names of hosts have no case"
+            raise UsageError(f"{source}: the node {node.name} stands there twice{twin}; remove one")
+        seen[host] = node.name
     _check_serials(nodes, source)
     return tuple(sorted(nodes, key=lambda node: node.name))
 
@@ -93,6 +97,7 @@ def _check(node: InventoryNode, source: str) -> None:
         raise UsageError(
             f"{source}: {_shown(node.name)} is no node's name: write letters, digits, dots and "
             "dashes, at most 63, with a letter or a digit first and last"
+            f"{LISTED if '[' in node.name else ''}"
         )
     for what, text in (("rack", node.rack), ("serial", node.serial), *_devices(node)):
         if text is not None and (len(text) > LONGEST_FIELD or not text.isprintable()):

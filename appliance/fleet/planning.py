@@ -17,12 +17,12 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from appliance.challenge import campaign as campaigns
 from appliance.challenge.campaign import Campaign, CampaignNode
-from appliance.challenge.short_form import utc_words
 from appliance.errors import OutputError, UsageError
 from appliance.fleet import folder as folders
 from appliance.fleet import risk as risks
 from appliance.fleet.campaign_toml import CampaignFile
 from appliance.fleet.inventory import InventoryNode
+from appliance.planning.challenge_window import utc_words
 from appliance.records.criteria import Criteria
 from appliance.records.json import sha256
 from appliance.signing.keys import Key

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from appliance.challenge.campaign import CampaignNode
-from appliance.challenge.short_form import utc_words
 from appliance.errors import SchedulerError, UsageError
 from appliance.fleet import job_script, slurm, states, submissions
 from appliance.fleet.folder import CampaignFolder, locked
@@ -20,7 +19,7 @@ from appliance.fleet.node_runs import Reader
 from appliance.fleet.slurm import Job, NodeStatus
 from appliance.fleet.states import NodeState
 from appliance.fleet.submissions import Submission
-from appliance.planning.challenge_window import time_of
+from appliance.planning.challenge_window import time_of, utc_words
 
 DUE = frozenset({"open", "retest"})
 NEW = "plan a campaign of repaired nodes"
@@ -69,10 +68,10 @@ def submit(
     """Give the scheduler a job for each node that is due, of those in `only` if any are named.
 
     `again` is for `resume`: jobs that wait for nodes which are gone are taken back first, and named
-    nodes get one attempt more than their campaign gives them. Raises UsageError outside the
-    campaign's time, SchedulerError with the number of jobs that were submitted before it.
+    nodes get one attempt more than their campaign gives them. Raises UsageError after the
+    campaign's end, SchedulerError with the number of jobs that were submitted before it.
     """
-    _check_time(folder)
+    _check_end(folder)
     for name in only:
         folder.node(name)
     with locked(folder):
@@ -112,15 +111,13 @@ def cancel(folder: CampaignFolder, *, only: Collection[str] = ()) -> Mapping[str
 # ------------------------------------------------------------------ what is due
 
 
-def _check_time(folder: CampaignFolder) -> None:
+def _check_end(folder: CampaignFolder) -> None:
     campaign, now = folder.campaign, datetime.now(UTC)
-    if now < time_of(campaign.created_utc, "the campaign"):
-        raise UsageError(
-            f"the campaign was planned at {campaign.created_utc}, later than this machine's clock "
-            f"({utc_words(now)}): set the clock right"
-        )
     if now > time_of(campaign.not_after_utc, "the campaign"):
-        raise UsageError(f"the campaign ended at {campaign.not_after_utc}: plan a new one")
+        raise UsageError(
+            f"the campaign ended at {campaign.not_after_utc}, and here it is {utc_words(now)}: "
+            "plan a new one, or set the clock right"
+        )
 
 
 def _is_due(state: NodeState, *, is_named: bool) -> bool:

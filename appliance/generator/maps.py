@@ -167,8 +167,8 @@ def table(drawn: Map, dtype: str) -> Bits:
     """Bits (65536, group) of the values of each 16 bits, in the format that torch calls `dtype`."""
     exact: Floats | Integers
     if drawn.kind == "normal":
-        standard = np.asarray(_normal_groups() * STEP, np.float64)
-        exact = standard * drawn.deviation + drawn.mean  # each rounded once, as IEEE 754 says
+        # Each is rounded once, as IEEE 754 says.
+        exact = standard_groups() * drawn.deviation + drawn.mean
     elif drawn.kind == "uniform":
         exact = np.asarray((2.0 * np.arange(PLACES)[:, None] + 1 - PLACES) * 2.0**-17, np.float64)
     else:
@@ -181,12 +181,17 @@ def table(drawn: Map, dtype: str) -> Bits:
 # ------------------------------------------------------------------ normal numbers
 
 
-def _normal_groups() -> Integers:
-    """All groups (65536, 4) of normal numbers in units of 2**-26; the low four bits are signs."""
+@lru_cache(maxsize=1)
+def standard_groups() -> Floats:
+    """All groups (65536, 4) of standard normal numbers; the low four bits are signs.
+
+    What every table of normal numbers is made of: a process that forks others makes it once.
+    """
     place = np.arange(PLACES)[:, None]
     is_negative = (place >> np.arange(GROUP)) & 1
     signs = np.where(is_negative == 1, -1, 1)
-    groups: Integers = signs * magnitudes()[_chosen()[place[:, 0] >> GROUP]]
+    groups: Floats = signs * magnitudes()[_chosen()[place[:, 0] >> GROUP]] * STEP
+    groups.flags.writeable = False
     return groups
 
 

@@ -140,8 +140,9 @@ def end(find: Callable[[], Collection[int]], grace_seconds: float = GRACE_SECOND
     Looks again until none is left, because a process may start others while it is being ended;
     gives up on what the kernel does not let die within ten seconds.
     """
-    _signal(find(), signal.SIGTERM)
-    if not _are_gone(find, grace_seconds, kill=False):
+    found = find()
+    _signal(found, signal.SIGTERM)
+    if found and not _are_gone(find, grace_seconds, kill=False):
         _are_gone(find, _KILL_SECONDS, kill=True)
 
 

@@ -37,6 +37,11 @@ def parse(data: bytes, name: str = "challenge.json") -> Challenge:
     return challenge
 
 
+def utc_words(moment: datetime) -> str:
+    """A moment as challenges, requests and receipts write it, to the second."""
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+
+
 def run_seed(challenge: Challenge) -> str:
     """The run's seed of 32 bytes in hexadecimal, derived from the nonce."""
     return derive(challenge.nonce, LABEL, LENGTH).hex()
@@ -48,9 +53,15 @@ def refusal(challenge: Challenge, moment: datetime, criteria: str, suite: str) -
     `criteria` and `suite` are the sha256 of the files that it would use.
     """
     if moment < time_of(challenge.issued_utc, "the challenge"):
-        return f"the challenge was issued at {challenge.issued_utc}, later than this node's clock"
+        return (
+            f"the challenge was issued at {challenge.issued_utc}, later than this node's clock "
+            f"({utc_words(moment)}): set the clock right"
+        )
     if moment > time_of(challenge.not_after_utc, "the challenge"):
-        return f"the challenge ended at {challenge.not_after_utc}: ask the buyer for a new one"
+        return (
+            f"the challenge ended at {challenge.not_after_utc}, and by this node's clock it is "
+            f"{utc_words(moment)}: ask the buyer for a new one, or set the clock right"
+        )
     for kind, wanted, actual in (
         ("criteria", challenge.criteria, criteria),
         ("suite", challenge.suite, suite),

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import pkgutil
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
+from appliance.planning import workload_manifest
 from appliance.planning.undescribed import description
 from appliance.planning.workload_manifest import WorkloadFacts
 from appliance.records.json import Parameters, Record, Scalar
-from appliance.records.request import CaseRequest
+from appliance.records.request import Answer, CaseRequest
 from appliance.records.suite import Suite, SuiteCase
 from appliance.records.workload import Description, Resolved
 from appliance.storage import toml_file
@@ -125,9 +126,25 @@ class ShippedAnswers:
             return None
         return replace(known, parameters=complete, variant=facts.drawn(request))
 
+    def answer(self, requests: Sequence[CaseRequest]) -> Answer:
+        """All that is known of the requests, as an answer of the worker; no software is named."""
+        resolved = [self.resolved(request) for request in requests]
+        names = dict.fromkeys(request.workload for request in requests)
+        return Answer(
+            descriptions=tuple(self.description(name) for name in names),
+            resolved=tuple(one for one in resolved if one is not None),
+            software={},
+        )
+
     def is_current(self, name: str) -> bool:
         """Whether facts and module of this name are there and of one version."""
         return name in self.manifest and self.manifest[name].version == self.versions.get(name)
+
+
+def shipped() -> ShippedAnswers:
+    """The shipped facts and sizes beside the modules of this installation."""
+    manifest = workload_manifest.load()
+    return ShippedAnswers(manifest=manifest, file=load(), versions=module_versions(manifest))
 
 
 def with_ranks(resolved: Resolved, ranks: int) -> Resolved:

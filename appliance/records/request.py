@@ -80,7 +80,9 @@ class LaunchSpec(Record):
     first of them reported. `is_fresh`: no server forks it, wherever the others come from.
     `ordered_ns` is when the runner ordered it, by the clock that all processes of a node share
     (CLOCK_MONOTONIC); None where nobody asks what its time goes to. `fold_ns` is how much time of
-    steps is reported together where nobody judges them.
+    steps is reported together where nobody judges them. `beside` are the devices of all launches
+    that are started at once, this one's among them, where they are several; they may meet in the
+    folder `meeting`. `scratch` is where large files go, None for the run's own folder.
     """
 
     launch: str
@@ -102,6 +104,9 @@ class LaunchSpec(Record):
     expected: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     ordered_ns: BigInt | None = None
     fold_ns: BigInt = 60 * 10**9
+    beside: tuple[str, ...] = ()
+    meeting: str = ""
+    scratch: str | None = None
 
     @property
     def ranks(self) -> int:

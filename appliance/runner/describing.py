@@ -58,7 +58,7 @@ def describe_present(
     """
     if stack is not None and extras.TORCH not in stack.installed:
         raise UsageError(f"torch is not installed: {extras.line_for('torch')}")
-    known = _Known(stack=stack, libraries=libraries, shipped=_shipped())
+    known = _Known(stack=stack, libraries=libraries, shipped=workload_sizes.shipped())
     answers = [known.answer(request) for request in requests]
     pairs = list(zip(requests, answers, strict=True))
     left = [request for request, answer in pairs if answer is None]
@@ -99,12 +99,6 @@ class _Known:
         return Lacking(lack=lack, resolved=resolved) if lack else resolved
 
 
-def _shipped() -> ShippedAnswers:
-    manifest = workload_manifest.load()
-    versions = workload_sizes.module_versions(manifest)
-    return ShippedAnswers(manifest=manifest, file=workload_sizes.load(), versions=versions)
-
-
 def software() -> Facts:
     """Versions of the libraries, and how torch is built: read, or asked of a child."""
     known = probed_libraries.software(usable_cores(), os.environ)
@@ -119,7 +113,7 @@ def describe_all() -> Answer:
     What is shipped is read; a workload of one's own, or another version, is asked of the child. One
     that cannot be resolved here is answered by a refusal. Raises as `describe` does.
     """
-    shipped = _shipped()
+    shipped = workload_sizes.shipped()
     names = workload_sizes.module_names()
     own = [name for name in names if not shipped.is_current(name)]
     requests = [one for name in own for one in workload_sizes.defaults(name)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import shutil
 import signal
 import threading
 import time
@@ -101,6 +102,7 @@ def run(
     interrupted: Callable[[], str] | None = None,
     wanted: Callable[[Launch], bool] | None = None,
     ahead: HeadStart | None = None,
+    scratch: Path | None = None,
 ) -> None:
     """Make every launch of the session that the journal does not have yet, and its analyses.
 
@@ -111,7 +113,7 @@ def run(
     launches of the largest group. `redact` goes over what a launch printed, before it is stored.
     `interrupted` names what ends the run early, in place of a signal that is caught here. A launch
     that is not `wanted` when its turn comes is neither made nor recorded. `ahead` may have begun
-    to import for the first launches.
+    to import for the first launches. `scratch` is where launches put large files, None for `work`.
     Error counters and the kernel's log are read when no launch runs.
     Returns when all is settled; no process of the run is left.
     Raises RunInterrupted after SIGINT, SIGTERM or SIGHUP, OutputError if the disk takes no more.
@@ -144,6 +146,7 @@ def run(
             journal=journal,
             folder=folder,
             data=None if data is None else data.absolute(),
+            scratch=None if scratch is None else scratch.absolute(),
             interim_analysis=interim_analysis,
             observer=observer,
             launcher=launcher,
@@ -238,6 +241,7 @@ class _Run:
     journal: Journal
     folder: Path
     data: Path | None
+    scratch: Path | None
     interim_analysis: Analyse
     observer: Observer
     launcher: Launcher
@@ -324,10 +328,13 @@ class _Run:
             is_untimed = not any(launch.is_timed for launch in group)
             if not is_untimed:
                 self.launcher.end_waiting()  # of launches that were not wanted after all
-            started = [self._start(launch) for launch in to_make]
+            meeting = self.launcher.work / "meetings" / secrets.token_hex(8)
+            beside = tuple(self.cases[launch.case].device for launch in to_make)
+            started = [self._start(launch, beside, meeting) for launch in to_make]
             if is_untimed:
                 self._import_ahead(coming)
             supervisor.until_ended([item for item in started if item is not None])
+            shutil.rmtree(meeting, ignore_errors=True)  # as its launches may not have met there
             self.users.after(counted)
             self.counters.after(counted)
             self._stop_if_full()
@@ -450,11 +457,16 @@ class _Run:
     def _redacted(self, text: str) -> str:
         return text if self.redact is None else self.redact(text.encode()).decode()
 
-    def _start(self, launch: Launch) -> RunningLaunch | None:
-        """Start a launch; None, and it has ended, if the server was lost meanwhile."""
+    def _start(self, launch: Launch, beside: Sequence[str], meeting: Path) -> RunningLaunch | None:
+        """Start a launch; None, and it has ended, if the server was lost meanwhile.
+
+        `beside` are the devices of all that are started at once, which may meet in a folder.
+        """
         case = self.cases[launch.case]
         token = secrets.token_hex(16)
         spec = self._spec(launch, case, token)
+        if len(beside) > 1:
+            spec = replace(spec, beside=tuple(beside), meeting=str(meeting))
         framework = self.launcher.forked_by(spec)
         mode: LaunchMode = "fresh" if framework is None else "forked"
         is_begun = launch.id in self.launcher.waiting
@@ -499,6 +511,7 @@ class _Run:
             is_fresh=launch.id in self.controls,
             expected=self.history.first_bits(case) if launch.is_repeat else {},
             fold_ns=self.readings.fold_ns,
+            scratch=None if self.scratch is None else str(self.scratch),
         )
 
     def _artifacts(self, case: Case) -> Path:

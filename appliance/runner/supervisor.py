@@ -36,7 +36,7 @@ from appliance.runner.exit_cause import (
     exit_cause,
 )
 
-TICK_SECONDS, EXIT_TICK_SECONDS = 0.1, 0.01
+TICK_SECONDS, EXIT_TICK_SECONDS = 0.1, 0.002
 """How long nothing is supervised unless a message comes: while ranks work, and once all have left.
 
 No message comes of the process's end, so the longer one would be added to every launch.

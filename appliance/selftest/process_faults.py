@@ -28,6 +28,7 @@ from appliance.probe import node
 from appliance.records.baseline import Baseline, Baselines, Level, Peaks
 from appliance.records.criteria import Criteria, Criterion
 from appliance.records.journal import (
+    Checked,
     Injected,
     InterimAnalysis,
     LaunchEnded,
@@ -57,6 +58,8 @@ from appliance.selftest.expected_outcomes import (
 )
 from appliance.selftest.virtual_faults import FUNCTIONAL
 from appliance.storage.journal import Journal
+from appliance.stress import kinds
+from appliance.stress.aggregates import kind_of
 from appliance.vendors.base import Vendor
 from appliance.verification import run_checks
 from appliance.version import VERSION
@@ -99,7 +102,8 @@ SECONDS = 1.0
 class Trial:
     """One case of the run. `poses_as` is the workload that a fault claims to be.
 
-    With `expected` None there is nothing wrong with it, or nothing that shows.
+    With `expected` None there is nothing wrong with it, or nothing that shows. Several trials may
+    be of one case that goes wrong in several ways, each ruled by the checks of its own `stress`.
     """
 
     id: str
@@ -111,6 +115,7 @@ class Trial:
     parameters: Parameters = field(default_factory=dict)
     launches: int = 1
     time_limit_seconds: float = 60.0
+    stress: str = ""
 
     @property
     def is_injected(self) -> bool:
@@ -218,6 +223,18 @@ TRIALS = (
         "zero_work",
         Expected(words=NEVER_PASS, criteria=("correctness",)),
         parameters={"m": 128, "n": 128, "k": 1024},
+    ),
+    *(
+        _faulty(
+            f"bit flip beside a burn-in: {kind}",
+            "wrong_stress",
+            kinds.BURN_IN,
+            CORRECTNESS,
+            id="stress",
+            parameters={kinds.PARAMETER: kinds.EVERY, kinds.LAUNCHES: 2},
+            stress=kind,
+        )
+        for kind in kinds.KINDS
     ),
     _faulty("a fault that nothing shows", "nothing", "gemm", None),
 )
@@ -356,7 +373,7 @@ def _suite(trials: Sequence[Trial]) -> Suite:
                 time_limit_seconds=trial.time_limit_seconds,
                 memory_limit_gib=4.0,
             )
-            for trial in trials
+            for trial in {trial.id: trial for trial in trials}.values()
         ),
     )
 
@@ -394,6 +411,7 @@ class _Observer:
 def _row(trial: Trial, run: RecordedRun, trials: Sequence[Trial]) -> Row:
     """What became of one trial."""
     baselines = _baselines(run, trials)
+    run = _of_stress(run, trial.stress) if trial.stress else run
     named = _verdict(run, alone(run.plan, trial), baselines)
     if not trial.is_injected:
         fault = against(named) if named.verdict == "REJECTED" else ""
@@ -416,6 +434,16 @@ def _row(trial: Trial, run: RecordedRun, trials: Sequence[Trial]) -> Row:
         concealed=concealed,
         fault=fault,
     )
+
+
+def _of_stress(run: RecordedRun, kind: str) -> RecordedRun:
+    """The run without the checks of the other kinds of stress, which go wrong too."""
+    lines = (
+        line
+        for line in run.lines
+        if not isinstance(line.event, Checked) or kind_of(line.event.check) in ("", kind)
+    )
+    return replace(run, lines=tuple(lines))
 
 
 def alone(plan: Plan, trial: Trial) -> Plan:

@@ -20,8 +20,9 @@ import numpy as np
 
 from appliance.evidence.run_state import History
 from appliance.judging.verdict import Judge
+from appliance.planning.check_sampling import sampled_steps
 from appliance.planning.launch_constants import EMPTY_BLOCK_STEPS, NUM_EMPTY_BLOCKS
-from appliance.planning.plan import case_analyses
+from appliance.planning.plan import case_analyses, case_seed
 from appliance.planning.sessions import NO_TIME
 from appliance.records.journal import (
     Block,
@@ -333,8 +334,9 @@ class _Run:
         after = begin + build_ns + 2 * step_ns
         started = Started(launch=launch.id, rank=0, build_ns=build_ns, first_step_ns=2 * step_ns)
         yield after, started
-        yield after, _digested(launch)
-        yield after, _checked(launch, "first")
+        if self.cases[launch.case].is_repeatable:
+            yield after, _digested(launch)
+        yield after, _checked(launch, "first", step=0)
         span = round(self.node.plan.protocol.calibration_seconds * 1e9)
         has_events = self.node.timings[launch.case].has_events
         yield (
@@ -394,8 +396,14 @@ class _Run:
                     block_raw_ns=block_ns,
                 ),
             )
+        first, number = 1 + warm, protocol.blocks * protocol.block_steps
+        if case.scenario and case.steps is None:
+            seed = case_seed(self.node.plan.seed, case)
+            drawn = sampled_steps(seed, launch.id, protocol.block_steps)
+            for step in (step for step in drawn if step < number):
+                yield moment, _checked(launch, "sampled", step=first + step)
         if self.history.checks_last(case, launch.number):
-            yield moment, _checked(launch, "last")
+            yield moment, _checked(launch, "last", step=first + number - 1)
         yield moment, self._products(launch, "after")
         yield moment, _ended(launch, "completed", wall_ns=moment - begin)
 
@@ -403,9 +411,9 @@ class _Run:
 _Timed = tuple[int, int, Launch, Event]
 
 
-def _checked(launch: Launch, phase: Phase) -> Checked:
+def _checked(launch: Launch, phase: Phase, *, step: int) -> Checked:
     check = Check(name=f"{phase} output", error=1e-6, bound=1e-5)
-    return Checked(launch=launch.id, rank=0, phase=phase, step=0, check=check)
+    return Checked(launch=launch.id, rank=0, phase=phase, step=step, check=check)
 
 
 def _digested(launch: Launch) -> Digested:

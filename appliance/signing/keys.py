@@ -214,6 +214,8 @@ class Judged(Protocol):
     @property
     def data(self) -> Mapping[str, bytes]: ...
     @property
+    def digests(self) -> Mapping[str, str]: ...
+    @property
     def plan(self) -> Plan: ...
     @property
     def verdict(self) -> Verdict | None: ...
@@ -226,7 +228,7 @@ def predicate(bundle: Judged) -> Mapping[str, str]:
     if bundle.verdict is None or bundle.signer is None:
         raise UsageError("only a judged run with a signer can be signed: run `bench report` first")
     return {
-        "plan": sha256(bundle.files["plan.json"]),
+        "plan": bundle.digests["plan.json"],
         "role": bundle.signer.role,
         "run_id": bundle.plan.run_id,
         "scope": bundle.verdict.scope,
@@ -236,7 +238,7 @@ def predicate(bundle: Judged) -> Mapping[str, str]:
 
 def sign_data(bundle: Judged, key: Key) -> bytes:
     """statement.dsse.json: the verdict, over the sha256 of every data file."""
-    subjects = {name: sha256(data) for name, data in bundle.data.items()}
+    subjects = {name: bundle.digests[name] for name in bundle.data}
     return _sign(bundle, subjects, key, ACCEPTANCE)
 
 

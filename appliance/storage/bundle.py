@@ -13,8 +13,9 @@ import hashlib
 import re
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -97,6 +98,16 @@ class Bundle:
         """The files that the signed statement lists, by name."""
         return {name: self.files[name] for name in data_names(self.files)}
 
+    @cached_property
+    def digests(self) -> Mapping[str, str]:
+        """The sha256 of each file, by name."""
+        return {name: digest_of(data) for name, data in self.files.items()}
+
+    @cached_property
+    def num_lines(self) -> int:
+        """How many lines the journal has."""
+        return sum(piece.count(b"\n") for piece in _pieces(self.files[JOURNAL]))
+
 
 def read(folder: Path, *, complete: bool = True) -> Bundle:
     """The bundle in a folder, every file parsed and the journal's chain followed.
@@ -118,19 +129,35 @@ def of_unfinished(
     """What `use` makes of what a run left in a folder that is open; anybody may have written it.
 
     It is handed the bundle without its lines, and these one after another: all of a large run's at
-    once are most of the memory. A confined child has read the same bytes before, and made the
-    `check` of what they say, lines and all. Raises as `read`, and EvidenceError, too, where that
-    child did not survive.
+    once are most of the memory, and its bytes much of the rest, so a large journal is laid by in a
+    file without a name. A confined child has read the same bytes before, and made the `check` of
+    what they say, lines and all. Raises as `read`, and EvidenceError, too, where that child did not
+    survive.
     """
-    files = read_folder(folder, complete=False)
+    files = _journal_laid_by(read_folder(folder, complete=False))
+    digest = digest_of(files.get(JOURNAL, b""))
 
     def work() -> None:
         check(read_files(files, complete=False, folder=folder.path))
 
     rehearse(folder.path, files, work, passes=CHECKED_PASSES)
     check_names(files, needed=RUN_FILES, optional=(*FINISHED_FILES, *OPTIONAL_FILES))
-    lines = followed(files[JOURNAL], sha256(files[PLAN]))
-    return use(records_of(files, folder=folder.path), lines)
+    taken = hashlib.sha256()
+    lines = followed(files[JOURNAL], sha256(files[PLAN]), taken)
+    made = use(records_of(files, folder=folder.path), lines)
+    if taken.hexdigest() != digest:  # the child shares what is laid by
+        raise EvidenceError(f"{JOURNAL} was changed while it was read: ask for all of it again")
+    return made
+
+
+def _journal_laid_by(files: Mapping[str, bytes]) -> Mapping[str, bytes]:
+    """The files with a large journal outside of memory; in it where no folder has the room."""
+    journal = files.get(JOURNAL, b"")
+    if len(journal) < MAPPED_BYTES:
+        return files
+    with suppress(OSError):
+        return {**files, JOURNAL: cast("bytes", plain_files.laid_by(journal))}
+    return files
 
 
 def rehearse(
@@ -399,10 +426,16 @@ def unchained_lines_of(files: Mapping[str, bytes]) -> tuple[tuple[Line, ...], st
 def digest_of(data: bytes) -> str:
     """The sha256 of a file; a mapped one takes no memory afterwards."""
     digest = hashlib.sha256()
-    for begin in range(0, len(data), FORGOTTEN_BYTES):
-        digest.update(data[begin : begin + FORGOTTEN_BYTES])
-        plain_files.forget(data, begin, begin + FORGOTTEN_BYTES)
+    for piece in _pieces(data):
+        digest.update(piece)
     return digest.hexdigest()
+
+
+def _pieces(data: bytes) -> Iterator[bytes]:
+    """A file piece by piece; of a mapped one each is forgotten by memory before the next."""
+    for begin in range(0, len(data), FORGOTTEN_BYTES):
+        yield data[begin : begin + FORGOTTEN_BYTES]
+        plain_files.forget(data, begin, begin + FORGOTTEN_BYTES)
 
 
 def _order(data: bytes) -> Order:

@@ -16,10 +16,11 @@ import os
 import secrets
 import stat
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
 from appliance.ipc import confined_child
 
@@ -109,12 +110,27 @@ def room(size: int) -> mmap.mmap:
     nobody maps it any more. Raises OSError, with that folder for its file name, where the folder is
     not there or does not have the room.
     """
+    with _unnamed() as file:
+        os.posix_fallocate(file.fileno(), 0, size)
+        return mmap.mmap(file.fileno(), size)
+
+
+def laid_by(data: bytes) -> mmap.mmap:
+    """The same bytes outside of memory, in a file as of `room`, to be read. Raises as `room`."""
+    with _unnamed() as file:
+        file.write(data)
+        file.flush()
+        return mmap.mmap(file.fileno(), len(data), prot=mmap.PROT_READ)
+
+
+@contextmanager
+def _unnamed() -> Iterator[IO[bytes]]:
+    """A file without a name in the folder for temporary files; OSError names that folder."""
     folder = ""
     try:
         folder = os.environ.get("TMPDIR") or tempfile.gettempdir()
         with tempfile.TemporaryFile(dir=folder) as file:
-            os.posix_fallocate(file.fileno(), 0, size)
-            return mmap.mmap(file.fileno(), size)
+            yield file
     except OSError as error:
         raise OSError(error.errno, error.strerror, folder) from None
 

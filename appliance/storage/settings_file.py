@@ -36,6 +36,7 @@ class Settings(Record):
     vendor: str | None = None
     out: str | None = None
     data: str | None = None
+    scratch: str | None = None
     minutes: int | None = None
     sessions: int | None = None
     pause: str | None = None

@@ -15,7 +15,7 @@ from appliance.errors import EvidenceError
 from appliance.records.journal import Check, Checked, LaunchEnded, Line
 from appliance.records.plan import Plan
 from appliance.stress.aggregates import LASTING, SINGLE, Aggregate, Untrue, of_checks, read
-from appliance.stress.kinds import kinds_of
+from appliance.stress.kinds import LINKS, kinds_of
 
 _MS = 1e-6
 _SLACK_MS = 1_000
@@ -77,7 +77,11 @@ def _faults_of(kind: str, pair: Mapping[str, Check], ended: LaunchEnded | None) 
     aggregate = read(lasting)
     if aggregate.kind != kind:
         yield f"the check of {kind} is of {aggregate.kind}"
-    if lasting.bound != 0 or single.bound != 0 or lasting.if_outside != "fail":
+    if (
+        lasting.bound != 0
+        or single.bound != 0
+        or lasting.if_outside != _if_outside(aggregate, lasting)
+    ):
         yield f"the checks of {kind} have other bounds than a launch gives them"
     if not _is_counted(aggregate, lasting.error, single.error):
         yield f"the checks of {kind} count other mismatches than its minutes do"
@@ -85,9 +89,17 @@ def _faults_of(kind: str, pair: Mapping[str, Check], ended: LaunchEnded | None) 
         yield f"{kind} was at it for longer than the launch lasted"
 
 
+def _if_outside(aggregate: Aggregate, lasting: Check) -> str:
+    """What a launch has its check ruled where it is outside: see `stressors.checks_of`."""
+    is_left = aggregate.kind == LINKS and aggregate.is_left and math.isnan(lasting.error)
+    return "inconclusive" if is_left else "fail"
+
+
 def _is_counted(aggregate: Aggregate, lasting: float, single: float) -> bool:
     """Whether the errors are those that a launch gives, of which a ruling is made."""
     count = aggregate.total.mismatches
+    if aggregate.is_left and not math.isnan(lasting):
+        return (lasting, single) == (count, 0) and count > 0
     if not aggregate.is_whole:
         return math.isnan(lasting) and single in (0, count)
     return (lasting, single) == (count, 0) or (lasting, single, count) == (0, 1, 1)

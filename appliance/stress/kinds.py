@@ -10,18 +10,22 @@ from appliance.errors import UsageError
 
 if TYPE_CHECKING:
     from appliance.records.json import Parameters
+    from appliance.records.plan import Plan
     from appliance.records.suite import Suite, SuiteCase
 
+DISK, LINKS = "disk", "links"
 KINDS: Mapping[str, str] = {
     "host": "memory and cores of the host",
-    "disk": "writes and reads of a file, past the page cache",
+    DISK: "writes and reads of a file, past the page cache",
     "copies": "copies to the device and back",
+    LINKS: "copies, exchanges, gatherings and sums among devices",
 }
 """What `stress` may name, in the order in which everything lists it."""
 EVERY = "all"
 PARAMETER, LAUNCHES = "stress", "stress_launches"
 """Parameters of a burn-in: its kinds, and the launches that share the host at once."""
 BURN_IN = "burn_in"
+NO_LINKS = "there are no links to load: one device is burnt in on this node"
 
 
 def parsed(text: str) -> tuple[str, ...]:
@@ -89,4 +93,23 @@ def kinds_of(workload: str, parameters: Parameters) -> tuple[str, ...]:
 
     Raises ValueError where its parameter names no kind.
     """
-    return parsed(str(parameters.get(PARAMETER, ""))) if workload == BURN_IN else ()
+    if workload != BURN_IN:
+        return ()
+    launches = parameters.get(LAUNCHES, 1)
+    return loaded(str(parameters.get(PARAMETER, "")), launches if isinstance(launches, int) else 1)
+
+
+def loaded(text: str, launches: int) -> tuple[str, ...]:
+    """The kinds that a list names and that so many launches at once can load.
+
+    Links need two of them. Raises ValueError as `parsed` does.
+    """
+    return tuple(kind for kind in parsed(text) if kind != LINKS or launches > 1)
+
+
+def unlinked(plan: Plan) -> tuple[str, ...]:
+    """A sentence where a plan's stress names links and nothing has any; else none."""
+    burnt = [case for case in plan.cases if case.workload == BURN_IN]
+    named = {kind for case in burnt for kind in parsed(str(case.parameters.get(PARAMETER, "")))}
+    is_loaded = any(LINKS in kinds_of(case.workload, case.parameters) for case in burnt)
+    return (f"stress links: {NO_LINKS}",) if LINKS in named and not is_loaded else ()

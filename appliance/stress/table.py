@@ -13,13 +13,17 @@ from appliance.stress.kinds import KINDS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindTotal:
-    """One kind over some segments; `lost` are those in which it did not run to their end."""
+    """One kind over some segments; `lost` are those in which it did not run to their end.
+
+    Of these `left` are those that ended because the partners, of other devices, were gone.
+    """
 
     kind: str
     asked: str
     total: Span
     segments: int
     lost: int
+    left: int
     places: tuple[str, ...]
 
     @property
@@ -56,5 +60,6 @@ def _total(kind: str, own: list[Aggregate]) -> KindTotal:
         total=sum((one.total for one in own), Span()),
         segments=len(own),
         lost=sum(not one.is_whole for one in own),
+        left=sum(one.is_left for one in own),
         places=tuple(place for one in own for place in one.places),
     )

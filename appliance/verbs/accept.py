@@ -36,6 +36,7 @@ from appliance.runner.head_start import HeadStart
 from appliance.runner.session_change import Pause, end_session
 from appliance.storage import bundle, input_file
 from appliance.storage.journal import Journal
+from appliance.stress import kinds, scratch
 from appliance.verbs.preparation import (
     RUN_FOLDER,
     Prepared,
@@ -94,6 +95,7 @@ def run(
     if options.suite is None:
         observer.suite_chosen(prepared.plan)
     disk_space.check(options.out, prepared.plan)
+    scratch.check(options.scratch, prepared.plan)
     folder = options.out / prepared.plan.run_id
     if prepared.plan.num_attempts:
         make_folder(folder, prepared.files, prepared.node)
@@ -101,7 +103,7 @@ def run(
     if options.receipt is not None:
         raise UsageError(f"{options.challenge} counts no attempts: leave --receipt out")
     journal = begin(folder, prepared.plan, prepared.files, prepared.node, since_ns=since_ns)
-    return _finish(folder, prepared, journal, observer, ahead=ahead)
+    return _finish(folder, prepared, journal, observer, ahead=ahead, scratch_folder=options.scratch)
 
 
 def _refuse_early(options: RunOptions) -> None:
@@ -128,12 +130,13 @@ def resume(options: RunOptions, observer: execution.Observer) -> Finished | Awai
     prepared = prepare_again(folder, options.data)
     _check_unchanged(folder, prepared, options)
     disk_space.check(folder, prepared.plan, journal_bytes=_journal_bytes(folder))
+    scratch.check(options.scratch, prepared.plan)
     if prepared.plan.num_attempts:
         return _resume_attempt(folder, prepared, options, observer)
     if options.receipt is not None:
         raise UsageError(f"{folder} was planned under no challenge that asks for a receipt")
     journal, dropped = _reopened(folder, prepared)
-    return _finish(folder, prepared, journal, observer, dropped)
+    return _finish(folder, prepared, journal, observer, dropped, scratch_folder=options.scratch)
 
 
 def _journal_bytes(folder: Path) -> int:
@@ -158,7 +161,7 @@ def _resume_attempt(
         journal, dropped = _reopened(folder, prepared, bound)
     if not any(isinstance(line.event, AttemptBegun) for line in journal.lines):
         journal.append(bound.event, sync=True)
-    return _finish(folder, prepared, journal, observer, dropped)
+    return _finish(folder, prepared, journal, observer, dropped, scratch_folder=options.scratch)
 
 
 def _reopened(
@@ -244,6 +247,7 @@ def _finish(
     dropped: str = "",
     *,
     ahead: HeadStart | None = None,
+    scratch_folder: Path | None = None,
 ) -> Finished:
     """Make the sessions that are left, judge all launches, and tidy up.
 
@@ -253,6 +257,7 @@ def _finish(
         (
             *coverage.preflight_warnings(prepared.plan, prepared.criteria),
             *interference.sentences(prepared.node.system),
+            *kinds.unlinked(prepared.plan),
         )
     )
     judge = _judge(prepared)
@@ -268,7 +273,15 @@ def _finish(
         while not sessions.has_ended(journal.lines):
             if sessions.is_paused(journal.lines):
                 prepared = _begin_session(folder, prepared, journal, dropped)
-            _make_launches(folder, prepared, journal, observer, judge, ahead=ahead)
+            _make_launches(
+                folder,
+                prepared,
+                journal,
+                observer,
+                judge,
+                ahead=ahead,
+                scratch_folder=scratch_folder,
+            )
         ended = time.monotonic()
         verdict = judge.verdict()
         bundle.write(folder / bundle.VERDICT, to_json(verdict))
@@ -300,6 +313,7 @@ def _make_launches(
     judge: Judge,
     *,
     ahead: HeadStart | None,
+    scratch_folder: Path | None,
 ) -> None:
     here = prepared.node
     execution.run(
@@ -314,6 +328,7 @@ def _make_launches(
         observer=observer,
         redact=None if here.redactor is None else here.redactor.data,
         ahead=ahead,
+        scratch=scratch_folder,
     )
     session = sessions.current(journal.lines)
     if session < prepared.plan.sessions:

@@ -23,9 +23,9 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from appliance.challenge import ledger, short_form, window
 from appliance.challenge.book import Book, ledger_path, opened, write
 from appliance.challenge.entries import AttemptRequest, Opened, Receipt, Returned
-from appliance.challenge.short_form import utc_words
 from appliance.errors import EvidenceError, OutputError, UsageError
 from appliance.ipc import confined_reader
+from appliance.planning.challenge_window import utc_words
 from appliance.planning.criterion_scope import MOST_ATTEMPTS
 from appliance.records.json import Record, from_json, sha256, to_json
 from appliance.records.order import Challenge

@@ -64,6 +64,7 @@ class Request:
     launch: int
     out: Path = Path("out")
     data: Path | None = None
+    scratch: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +85,7 @@ class _Here:
     device: Device
     case: Case
     data: Path | None
+    scratch: Path | None
     out: Path
 
 
@@ -201,7 +203,14 @@ def _here(dispute: _Dispute, request: Request) -> _Here:
     _check_features(case, answer, vendor, device)
     moved = replace(case, id=f"{case.id.partition('@')[0]}@{device.id}", device=device.id)
     here = redacted_node(vendor, probed, _salt(dispute.source))
-    return _Here(node=here, device=device, case=moved, data=place, out=request.out)
+    return _Here(
+        node=here,
+        device=device,
+        case=moved,
+        data=place,
+        scratch=request.scratch,
+        out=request.out,
+    )
 
 
 def _salt(source: Bundle) -> str:
@@ -328,6 +337,7 @@ def _make(dispute: _Dispute, here: _Here, plan: Plan, observer: execution.Observ
             interim_analysis=_interim_analysis,
             observer=observer,
             num_threads=_num_threads(dispute),
+            scratch=here.scratch,
             redact=None if here.node.redactor is None else here.node.redactor.data,
         )
         journal.append(RunEnded(launches=len(plan.launches)), sync=True)

@@ -214,6 +214,13 @@ class RunOptions(PlanOptions):
         int | None,
         typer.Option(help="Wait so many minutes at most until nobody else uses the node."),
     ] = None
+    scratch: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder that the disk stress of a burn-in writes to, on the disk to load; by "
+            "default the run's own."
+        ),
+    ] = None
     quiet: Annotated[bool, typer.Option("--quiet", help="Only the verdict.")] = False
 
     def __post_init__(self) -> None:

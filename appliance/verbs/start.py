@@ -62,6 +62,8 @@ from appliance.verification.verify import Verification
 
 R = TypeVar("R")
 JUDGED = tuple(EXIT_CODES.values())
+FOLDERS = {"data", "scratch"}
+"""Options that name a folder."""
 """Exit codes of a run that came to a verdict."""
 UNKNOWN_ENGINE = Engine(url=f"{SCHEME}/var/run/docker.sock")
 """What is taken for the engine where none answers and only the line is wanted."""
@@ -263,10 +265,10 @@ def _words(options: StartOptions, vendor: str) -> tuple[tuple[str, ...], tuple[B
     """The command inside, and the files and folders of the host that it names."""
     binds: list[Bind] = []
 
-    def placed(option: str, path: Path) -> tuple[str, str]:
+    def placed(option: str, path: Path, *, is_writable: bool = False) -> tuple[str, str]:
         source = path.absolute().resolve()
         target = f"{INPUTS}/{option}/{source.name}"
-        binds.append(Bind(source=str(source), target=target))
+        binds.append(Bind(source=str(source), target=target, is_writable=is_writable))
         return f"--{option}", target
 
     words = ["run", *(["--quiet"] if options.quiet else [])]
@@ -294,6 +296,8 @@ def _words(options: StartOptions, vendor: str) -> tuple[tuple[str, ...], tuple[B
     others = {"order": options.order, "data": options.data, "receipt": options.receipt}
     for option, path in others.items():
         words += placed(option, path) if path is not None else ()
+    if options.scratch is not None:
+        words += placed("scratch", options.scratch, is_writable=True)
     return tuple(words), tuple(binds)
 
 
@@ -301,8 +305,9 @@ def _misplaced(inputs: Iterable[Bind]) -> Iterator[str]:
     """A sentence for each folder in the place of a file, and the other way round."""
     for bind in inputs:
         option, source = Path(bind.target).parent.name, Path(bind.source)
-        if source.exists() and source.is_dir() is not (option == "data"):
-            is_now, wanted = ("a file", "folder") if option == "data" else ("a folder", "file")
+        is_folder = option in FOLDERS
+        if source.exists() and source.is_dir() is not is_folder:
+            is_now, wanted = ("a file", "folder") if is_folder else ("a folder", "file")
             yield f"{source} is {is_now}: name a {wanted} with --{option}"
 
 

@@ -16,6 +16,7 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -28,30 +29,35 @@ NAMED = 8
 FLOATING = (" float", " bfloat", " complex")
 """Number formats, as a name has them, whose numbers have units in the last place."""
 
+PIECE = 2**24
+"""Bytes that are hashed at once: of a longer array the pieces' digests are, each by a thread."""
+
 Frozen = dict[str, NDArray[Any]]
-Copy = Callable[[Any], NDArray[Any]]
+Read = Callable[[Any], NDArray[Any]]
+"""The bytes or numbers of a tensor on the host, in whose memory they may still lie."""
 
 
-def freeze(output: Any, copy: Copy) -> Frozen:
-    """Every array of an output by its name, copied by `copy` so that no later step changes it.
+def freeze(output: Any, read: Read) -> Frozen:
+    """Every array of an output by its name, copied so that no later step changes it.
 
     Raises TypeError for an output that holds something else than arrays and plain values.
     """
-    return {_name(path, leaf): copy(leaf) for path, leaf in _leaves(output, "output")}
+    return {_name(path, leaf): np.array(read(leaf)) for path, leaf in _leaves(output, "output")}
 
 
-def digest(output: Any, copy: Copy) -> str:
+def digest(output: Any, read: Read, threads: int = 1) -> str:
     """SHA-256 over all arrays of an output, in the order of their names: name, size, bytes.
 
-    `copy` gives an array's bytes; one copy at a time is held. A digest tells any two outputs
-    apart that differ in a bit, a number format, a shape or the place of an array.
+    `read` gives an array's bytes; one is held at a time, and hashed on so many threads. A digest
+    tells any two outputs apart that differ in a bit, a number format, a shape or the place of an
+    array.
     """
     hasher = hashlib.sha256()
     arrays = {_name(path, leaf): leaf for path, leaf in _leaves(output, "output")}
     for name in sorted(arrays):
-        content = copy(arrays[name])
+        content = read(arrays[name])
         hasher.update(f"{name}\0{content.nbytes}\0".encode())
-        hasher.update(content.data)
+        hasher.update(_hashed(content, threads))
     return hasher.hexdigest()
 
 
@@ -60,12 +66,25 @@ def num_bytes(output: Any) -> int:
     return sum(int(leaf.nbytes) for _, leaf in _leaves(output, "output"))
 
 
-def digests(output: Any, copy: Copy) -> dict[str, str]:
-    """SHA-256 of each array of an output by its name, in the output's order; one copy at a time."""
+def digests(output: Any, read: Read, threads: int = 1) -> dict[str, str]:
+    """SHA-256 of each array of an output by its name, in the output's order; one read at a time."""
     return {
-        _name(path, leaf): hashlib.sha256(copy(leaf).data).hexdigest()
+        _name(path, leaf): _hashed(read(leaf), threads).hex()
         for path, leaf in _leaves(output, "output")
     }
+
+
+def _hashed(content: NDArray[np.uint8], threads: int) -> bytes:
+    """SHA-256 of an array's bytes; of a longer one that of its pieces' digests."""
+    pieces = [content[first : first + PIECE] for first in range(0, content.nbytes, PIECE)]
+    if len(pieces) <= 1:
+        return hashlib.sha256(content.data).digest()
+    with ThreadPoolExecutor(threads) as pool:
+        return hashlib.sha256(b"".join(pool.map(_digest_of, pieces))).digest()
+
+
+def _digest_of(piece: NDArray[np.uint8]) -> bytes:
+    return hashlib.sha256(piece.data).digest()
 
 
 def _name(path: str, leaf: Any) -> str:
@@ -101,12 +120,12 @@ def _plain(value: Any) -> NDArray[Any]:
 
 
 def bits(array: NDArray[Any]) -> NDArray[np.uint8]:
-    """Bytes of an array, copied."""
-    return np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8)
+    """Bytes of an array, in its own memory where they lie there in order."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def values(array: NDArray[Any]) -> NDArray[np.float64]:
-    """Numbers of an array in float64, copied and flat; a complex one as its two parts."""
+    """Numbers of an array in float64, flat; a complex one as its two parts."""
     flat = np.ascontiguousarray(array).reshape(-1)
     if np.iscomplexobj(flat):
         flat = flat.view(flat.real.dtype)

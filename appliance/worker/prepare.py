@@ -31,7 +31,7 @@ from appliance.worker.measure import Channel, LaunchCourse, Machine, Progress
 from appliance.worker.parameters import AnyWorkload, fitted, one_line
 from appliance.worker.repeats import RepeatCourse
 from appliance.worker.workload_loader import WorkloadAbsent, import_fault, load_workload
-from workloads.contract.target import Artifacts, Target
+from workloads.contract.target import Artifacts, Beside, Target
 from workloads.parts.distributed import ranks
 from workloads.parts.drawing import drawn
 from workloads.parts.matmul import tf32
@@ -232,7 +232,17 @@ def _target(
         stall_seconds=min(LONGEST_STALL, STALL_SHARE * spec.case.time_limit_seconds),
         devices=launch_devices(spec, vendor),
         seconds=partial(torch_device.median_seconds, stopwatch),
+        vendor=spec.vendor,
+        beside=_beside(spec),
+        scratch=None if spec.scratch is None else Path(spec.scratch),
     )
+
+
+def _beside(spec: LaunchSpec) -> Beside | None:
+    if not spec.beside:
+        return None
+    number = spec.beside.index(spec.case.device)
+    return Beside(devices=spec.beside, number=number, meeting=Path(spec.meeting))
 
 
 def _machine(spec: LaunchSpec, target: Target, stopwatch: torch_device.DeviceStopwatch) -> Machine:

@@ -42,7 +42,7 @@ class RepeatCourse(LaunchCourse):
             warnings.simplefilter("always")
             output = self._first()
         with self._in("digest"):
-            digests = outputs.digests(output, self.machine.bits)
+            digests = outputs.digests(output, self.machine.bits, self._threads)
         self._send(
             Repeated, digests=digests, operators=without_form(caught), settings=self.settings
         )
@@ -87,7 +87,8 @@ class RepeatCourse(LaunchCourse):
         while len(answers) < REPEATS_AFTER_MISMATCH and self._has_room(longest):
             begin = self.machine.stopwatch.now()
             output = self._output()
-            answers.append(joint_digest(outputs.digests(output, self.machine.bits)))
+            again = outputs.digests(output, self.machine.bits, self._threads)
+            answers.append(joint_digest(again))
             if difference is None and own is not None and answers[-1] != own_digest:
                 difference = outputs.difference(own, outputs.freeze(output, self.machine.bits))
             del output

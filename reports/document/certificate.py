@@ -69,8 +69,8 @@ def certificate(
 
 def data_digest(bundle: Bundle) -> str:
     """The sha256 over the list of data files as sha256sum writes it: what the pages are made of."""
-    data = bundle.data
-    return sha256("".join(f"{sha256(data[name])}  {name}\n" for name in sorted(data)).encode())
+    listed = "".join(f"{bundle.digests[name]}  {name}\n" for name in sorted(bundle.data))
+    return sha256(listed.encode())
 
 
 def code_text(run_id: str, digest: str) -> str:
@@ -170,10 +170,11 @@ def _called(ruling: Ruling) -> str:
 
 def _counts(rulings: Sequence[Ruling]) -> str:
     required = [ruling.ruling for ruling in rulings if ruling.required]
-    clauses = [f"{required.count('pass')} pass", f"{required.count('fail')} fail"]
-    clauses.append(f"{required.count('inconclusive')} inconclusive")
-    if "not_applicable" in required:
-        clauses.append(f"{required.count('not_applicable')} not applicable")
+    clauses = [
+        f"{required.count(word):,} {word.replace('_', ' ')}"
+        for word in ("pass", "fail", "inconclusive", "not_applicable")
+        if word != "not_applicable" or word in required
+    ]
     return f"{count(len(required), 'required ruling')}: {', '.join(clauses)}"
 
 

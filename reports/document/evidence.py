@@ -15,21 +15,22 @@ MOST_LOGS = 24  # files that the list of evidence names; of more it has the numb
 
 
 def rows(bundle: Bundle) -> tuple[Row, ...]:
-    plan, files = bundle.plan, bundle.files
-    num_lines, head = _journal(files[JOURNAL])
+    plan, digests = bundle.plan, bundle.digests
+    journal, num_lines = bundle.files[JOURNAL], bundle.num_lines
+    head = journal[journal.rfind(b"\n", 0, -1) + 1 : -1]
     given = {"challenge": CHALLENGE, "receipt": RECEIPT, "order": ORDER}
-    missing = [title for title, name in given.items() if name not in files]
+    missing = [title for title, name in given.items() if name not in digests]
     buyer_rows = [
-        labelled(f"Buyer's {title}", sha256(files[name]))
+        labelled(f"Buyer's {title}", digests[name])
         for title, name in given.items()
-        if name in files
+        if name in digests
     ]
     if missing:
         buyer_rows.append(labelled(f"Buyer's {words.listed(missing)}", "none was given"))
     return (
         labelled("Journal", f"{count(num_lines, 'line')}, each with the digest of the one before"),
         labelled("Journal head", sha256(head) if num_lines else NOT_REPORTED),
-        labelled("Plan", sha256(files["plan.json"])),
+        labelled("Plan", digests["plan.json"]),
         labelled("Seed of the run", plan.seed),
         labelled("Names and addresses of the host", _redaction(plan)),
         *buyer_rows,
@@ -38,15 +39,9 @@ def rows(bundle: Bundle) -> tuple[Row, ...]:
     )
 
 
-def _journal(data: bytes) -> tuple[int, bytes]:
-    """How many lines it has, and the last one; no copy is made of the others."""
-    begin = data.rfind(b"\n", 0, -1) + 1
-    return data.count(b"\n"), data[begin:-1]
-
-
 def _planned(bundle: Bundle) -> Iterable[Row]:
     """What the plan was made of: by name where the bundle has the very file, else by digest."""
-    present = {sha256(data) for data in bundle.files.values()}
+    present = set(bundle.digests.values())
     alike = [name for name, digest in bundle.plan.digests.items() if digest in present]
     if alike:
         named = ", ".join(words.label(name).lower() for name in alike)
@@ -74,12 +69,12 @@ def files(bundle: Bundle) -> Grid:
     logs = [name for name in names if name.startswith(f"{LOGS}/")]
     left = logs if len(logs) > MOST_LOGS else []
     rows = [
-        (name, f"{len(bundle.files[name]):,}", sha256(bundle.files[name]))
+        (name, f"{len(bundle.files[name]):,}", bundle.digests[name])
         for name in names
         if name not in set(left)
     ]
     if left:
-        listed = "".join(f"{sha256(bundle.files[name])}  {name}\n" for name in left)
+        listed = "".join(f"{bundle.digests[name]}  {name}\n" for name in left)
         size = sum(len(bundle.files[name]) for name in left)
         rows.append((f"logs/: {len(left)} files", f"{size:,}", sha256(listed.encode())))
     notes = ("The digest of the logs is over their list, as sha256sum writes it.",) if left else ()

@@ -36,7 +36,7 @@ def rows(
         labelled("Launches", _launches(verdict)),
         *_order_row(bundle),
         labelled("Criteria", f"{criteria.name}, version {criteria.version}: {criteria.summary}"),
-        _chosen(sha256(bundle.files[CRITERIA])),
+        _chosen(bundle.digests[CRITERIA]),
         labelled("Inputs", *_freshness(bundle)),
         labelled("Risks", judging.risks(plan, criteria, index.attempt)),
         *((labelled("Guard bands", banded),) if banded else ()),
@@ -133,8 +133,8 @@ def _launches(verdict: Verdict) -> str:
     missing = planned - completed - decided
     rate = f" ({words.percent(verdict.num_failed / verdict.num_made)})" if verdict.num_made else ""
     return (
-        f"{planned} planned, {completed} completed, {decided} not needed, {missing} missing; "
-        f"failure rate {verdict.num_failed} of {verdict.num_made} made{rate}"
+        f"{planned:,} planned, {completed:,} completed, {decided:,} not needed, {missing:,} "
+        f"missing; failure rate {verdict.num_failed:,} of {verdict.num_made:,} made{rate}"
     )
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -248,3 +249,21 @@ def test_run_states_its_schedule_before_the_first_launch(tmp_path: Path) -> None
     stated = next(at for at, line in enumerate(lines) if line.startswith("within 1 min: 2 of 2"))
     assert stated < next(at for at, line in enumerate(lines) if line.startswith("[1/"))
     assert lines[stated + 2].split()[:2] == ["gemm", "5"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [(("list", "suites", "--json"), 2), (("verify", "nowhere", "--json"), 2)]
+)
+def test_an_answer_that_no_disk_takes_is_one_sentence_and_no_verdict(
+    words: tuple[str, ...], code: int
+) -> None:
+    """/dev/full stands for the disk; what the interpreter itself would end with, 1, is REJECTED."""
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "appliance", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    says(done, code, "No space left on device" if words[0] == "list" else "nowhere")

@@ -7,6 +7,8 @@ that everything a collection says of them is known before.
 from __future__ import annotations
 
 import base64
+import csv
+import io
 import json
 import os
 import shutil
@@ -34,6 +36,8 @@ from support.synthetic_fleet import (
 
 from appliance.challenge.campaign import FILE, Campaign
 from appliance.collection import ledger, queries, statement
+from appliance.collection.queries import Answer
+from appliance.collection.report import as_csv
 from appliance.fleet import folder as folders
 from appliance.fleet import states
 from appliance.fleet.node_runs import Reader
@@ -163,15 +167,14 @@ def test_gate_and_status_hold_a_node_to_the_rule_of_the_statement(
         assert (done.returncode, json.loads(done.stdout)["verdict"]) == (code, verdict), name
     folder = folders.opened(made.folder, [made.certificate.read_bytes()])
     reader = Reader(folder=folder, trusted=[made.certificate.read_bytes()])
-    shown = {
-        number: states.node_state(folder, reader, folder.node(node_name(number)))
-        for number in (0, REJECTED, RETESTED, OPEN)
+    shown = {one.name: one for one in states.node_states(folder, reader, ())}
+    assert {name: one.state for name, one in shown.items()} == {
+        one["node"]: one["state"] for one in rows(collected, "nodes")
     }
-    stated = {one["node"]: one["state"] for one in rows(collected, "nodes")}
-    assert {number: one.state for number, one in shown.items()} == {
-        number: stated[node_name(number)] for number in shown
-    }
-    assert shown[REJECTED].next_sessions is None, "no further run can decide"
+    assert shown[node_name(REJECTED)].next_sessions is None, "no further run can decide"
+    assert "is not the file that was signed" in shown[node_name(9)].sentence
+    again = states.node_states(folder, replace(reader, uses_stored=True), ())
+    assert again == list(shown.values())
 
 
 def test_copy_of_a_run_is_refused_by_status_too(made: Made, tmp_path: Path) -> None:
@@ -238,7 +241,9 @@ def test_statement_has_the_digest_of_every_bundle_that_counts(made: Made, collec
         data = (Path(str(one["source"])) / bundle.REPORT).read_bytes()
         name = f"{one['node']}/{one['run_id']}/{bundle.REPORT}"
         assert digests[name] == hashlib.sha256(data).hexdigest()
-    assert stated["predicate"]["rejected"] == "1"
+    predicate = stated["predicate"]
+    assert (predicate["rejected"], predicate["suite"]) == ("1", "tiny")
+    assert predicate["criteria_digest"] == made.campaign.criteria_digest
 
 
 def test_changed_table_is_refused(collected: Path, tmp_path: Path) -> None:
@@ -368,6 +373,68 @@ def test_object_storage_gives_the_same_as_the_folder(
     assert not list((tmp_path / "out").glob(".incoming*"))
 
 
+def test_storage_that_breaks_off_keeps_what_was_fetched_and_goes_on(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fsspec.implementations.local import LocalFileSystem  # noqa: PLC0415 - as storage is read
+
+    read = LocalFileSystem.cat_file
+
+    def breaks(self: LocalFileSystem, path: str, *more: object, **named: object) -> bytes:
+        if node_name(1) in path and path.endswith(bundle.JOURNAL):
+            raise ConnectionResetError("by the other side")
+        return bytes(read(self, path, *more, **named))
+
+    places = [f"file://{made.folder}/nodes/{node_name(number)}" for number in (0, 1)]
+    words = ["fleet", "collect", str(made.folder), *places, "--out", str(tmp_path / "out")]
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalFileSystem, "cat_file", breaks)
+        done = called(*words, "--trust", str(made.certificate))
+    assert done.returncode == 2
+    assert "cannot be read (ConnectionResetError: by the other side)" in done.stderr
+    assert "collect again" in done.stderr
+    assert [one.finding.node for one in ledger.read(tmp_path / "out")[1]] == [node_name(0)]
+    document = collect(made, tmp_path / "out", *places)
+    assert (document["num_new"], document["num_bundles"], document["num_refused"]) == (1, 2, 0)
+
+
+def test_path_that_no_record_can_hold_is_refused_by_it(made: Made, tmp_path: Path) -> None:
+    place = tmp_path / os.fsdecode(b"\xff\n<b>")
+    shutil.copytree(made.folder / "nodes" / node_name(0), place / "nodes")
+    document = collect(made, tmp_path / "out", tmp_path)
+    assert (document["num_bundles"], document["num_refused"]) == (0, 1)
+    (entry,) = ledger.read(tmp_path / "out")[1]
+    assert entry.finding.sentence == "its path is not UTF-8: rename it, and collect again"
+    assert "/\\xff\n<b>/nodes/" in entry.source
+
+
+def test_bundles_refused_for_a_certificate_that_was_not_named_count_once_it_is(
+    made: Made, tmp_path: Path
+) -> None:
+    """The campaign is signed by another than its nodes, as a buyer's is."""
+    campaign, buyer = tmp_path / "campaign", keys.create_key("Buyer", tmp_path / "keys")
+    own = keys.load_key(*buyer)
+    write_campaign(campaign, made.campaign, own, Path(TINY), made.base)
+    bundles = [str(made.folder / "nodes" / node_name(number)) for number in (0, 1)]
+    words = ["fleet", "collect", str(campaign), *bundles, "--out", str(tmp_path / "out"), "--json"]
+    mine, theirs = ("--trust", str(buyer[1])), ("--trust", str(made.certificate))
+
+    def counted(*trust: str) -> tuple[int, int, int]:
+        done = called(*words, *trust)
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        return found["num_new"], found["num_bundles"], found["num_refused"]
+
+    assert counted(*mine) == (2, 0, 2)
+    assert counted(*mine, *theirs) == (2, 2, 0)
+    assert counted(*theirs, *mine) == (0, 2, 0)
+    del words[4]  # the second node's place
+    narrower = called(*words, *mine)
+    assert narrower.returncode == 2
+    assert "1 bundles, as" in narrower.stderr
+    assert "were collected under another --trust" in narrower.stderr
+
+
 def test_zip_of_a_bundle_is_read(made: Made, tmp_path: Path) -> None:
     name = node_name(0)
     shutil.make_archive(str(tmp_path / "one"), "zip", made.folder / "nodes" / name / "runs" / "run")
@@ -411,6 +478,13 @@ def test_report_is_json_or_csv(collected: Path) -> None:
     lines = called("fleet", "report", str(collected), "--csv").stdout.splitlines()
     assert lines[0].startswith("node,rack,state,")
     assert len(lines) == NODES + 1
+
+
+def test_text_that_a_spreadsheet_would_run_is_text() -> None:
+    begins = ("=1", "+1", "-1", "@A", "\t=1", "\r=1", "\n=1")
+    answer = Answer(columns=("text", "number"), rows=tuple((text, -1.5) for text in begins))
+    _, *lines = csv.reader(io.StringIO(as_csv(answer), newline=""))
+    assert lines == [[f"'{text}", "-1.5"] for text in begins]
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support.fleet_tables import entry, run
 
 from appliance.collection import ledger
+from appliance.collection.rows import Finding
 from appliance.errors import EvidenceError, UsageError
 
 CAMPAIGN = "d" * 64
@@ -35,9 +37,27 @@ def test_every_cut_of_the_last_line_loses_that_line_alone(tmp_path: Path) -> Non
         path.write_bytes(data[:end])
         with ledger.opened(tmp_path, CAMPAIGN) as book:
             assert [one.finding.node for one in book.entries] == ["a"]
-            assert not book.has(entry("b", run("b")).source, entry("b", run("b")).digest)
+            assert not book.has(entry("b", run("b")).source, entry("b", run("b")).digest, "")
             book.append(entry("b", run("b")))
         assert path.read_bytes() == data
+
+
+def test_what_may_change_is_read_again_and_its_last_line_stands(tmp_path: Path) -> None:
+    filled(tmp_path)
+    late = Finding(node="b", reason="not_verified", sentence="by another signer", run=None)
+    refused = replace(entry("b", run("b")), finding=late)
+    with ledger.opened(tmp_path, CAMPAIGN) as book:
+        first = entry("a", run("a"))
+        assert book.has(first.source, first.digest, "")
+        assert not book.has(first.source, first.digest, "other signers")
+        book.append(first)
+        assert book.num_appended == 0, "it says what its last line says"
+        book.append(refused)
+        assert not book.has(refused.source, refused.digest, "")
+    assert ledger.read(tmp_path)[1] == [first, refused]
+    with ledger.opened(tmp_path, CAMPAIGN) as book:
+        book.append(entry("b", run("b")))
+    assert ledger.read(tmp_path)[1] == [entry(node, run(node)) for node in ("a", "b")]
 
 
 def test_cut_first_line_is_made_again(tmp_path: Path) -> None:

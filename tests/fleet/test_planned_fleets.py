@@ -10,14 +10,16 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from support.full_disk import full_disk
 from support.program import ROOT, TINY, called
 from support.slurm import wait_for
 
 from appliance.challenge.campaign import RetestRule, challenge_of
+from appliance.collection import campaigns as wanted_campaign
 from appliance.errors import EvidenceError, SchedulerError, UsageError
 from appliance.fleet import (
     campaign_toml,
@@ -78,7 +80,9 @@ def test_a_name_that_is_no_nodes_is_refused(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("name\nn1\nn1\n", "n1 stands there twice"),
+        ("name\nn1\nn1\n", "n1 stands there twice; remove one"),
+        ("name\nN1\nn1\n", "n1 stands there twice, as N1 too: names of hosts have no case"),
+        ('name\n"n[1-4]"\n', "each node of a list apart .`scontrol show hostnames`"),
         ("rack\nr1\n", "begins with the columns"),
         ("name,name\nn1,n2\n", "begins with the columns"),
         ("name,colour\nn1,red\n", "begins with the columns"),
@@ -227,7 +231,7 @@ def test_a_campaign_by_nobody_who_is_trusted_is_exit_4(tmp_path: Path, keys: Pat
 def test_kill_9_of_plan_leaves_no_campaign_and_the_next_plan_is_whole(
     tmp_path: Path, keys: Path
 ) -> None:
-    names = "\n".join(f"n{number}" for number in range(20_000))
+    names = "\n".join(f"n{number}" for number in range(5_000))
     (tmp_path / "campaign.toml").write_text(FILE)
     (tmp_path / "nodes.csv").write_text(f"name\n{names}\n")
     signing = ("--key", f"{keys}/key.pem", "--certificate", f"{keys}/certificate.pem")
@@ -327,6 +331,24 @@ def test_an_attempt_is_begun_once_and_on_its_own_node(
     assert states.begun_attempts(campaign.jobs("n1")) == (1,)
 
 
+def test_a_full_disk_leaves_no_campaign_and_no_attempt_that_began(
+    tmp_path: Path, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    campaign = made(tmp_path, keys)
+    words = ("fleet", "plan", str(tmp_path / "campaign.toml"), "--out", str(tmp_path / "other"))
+    signing = ("--key", f"{keys}/key.pem", "--certificate", f"{keys}/certificate.pem")
+    with full_disk():
+        done = called(*words, "--inventory", str(tmp_path / "nodes.csv"), *signing)
+        begun = called("fleet", "run", str(campaign.path), "--node", "n1", "--attempt", "1")
+    assert (done.returncode, begun.returncode) == (2, 2)
+    assert "other cannot be written (File too large)" in done.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"c", "campaign.toml", "nodes.csv"}
+    assert "attempt-1.begun cannot be written (File too large)" in begun.stderr
+    assert states.begun_attempts(campaign.jobs("n1")) == ()
+    monkeypatch.delenv(on_node.JOB, raising=False)
+    assert "--suite" in on_node.command(campaign, campaign.node("n1"), 1, 1).words
+
+
 def test_an_unfinished_run_is_gone_on_with_once(
     tmp_path: Path, keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -362,6 +384,41 @@ def test_an_answer_of_another_form_is_refused(
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     with pytest.raises(SchedulerError, match=f"{program} answers"):
         asked()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("script", "sentence"),
+    [
+        ("echo 'sbatch: error: Invalid account' >&2; exit 1", "sbatch: Invalid account"),
+        ("exit 3", r"sbatch: it failed \(3\), and it does not say why"),
+        ("kill -9 $$", r"sbatch: a signal ended it \(9\), and it does not say why"),
+        ("echo 12345678901234", "which is no number of a job"),
+        ("exit 0", 'sbatch answers "", which is no number of a job'),
+    ],
+)
+def test_an_sbatch_that_fails_is_one_sentence_with_what_it_says(
+    script: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "sbatch"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    with pytest.raises(SchedulerError, match=f"^{sentence}" if "answers" in sentence else sentence):
+        slurm.submit((), "")
+
+
+def test_a_node_takes_jobs_in_the_states_in_which_some_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    takes = ("idle", "mixed-", "planned", "reserved", "idle~", "maint", "reboot^")
+    takes_none = ("idle*", "drained*", "down$", "inval", "future", "no_respond", "unk*")
+    path = tmp_path / "sinfo"
+    lines = "\n".join(f"n{number}|{word}" for number, word in enumerate((*takes, *takes_none)))
+    path.write_text(f"#!/bin/sh\ncat <<'END'\n{lines}\nEND\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    found = {node.state: node.is_available for node in slurm.nodes().values()}
+    assert found == dict.fromkeys(takes, True) | dict.fromkeys(takes_none, False)
 
 
 def test_a_command_that_never_answers_is_given_up(
@@ -409,29 +466,44 @@ def test_an_age_that_is_none_is_refused(age: str) -> None:
         gate.seconds_of(age)
 
 
-def test_a_campaign_of_another_time_is_not_submitted(
+def clock(moment: datetime) -> type[datetime]:
+    """A clock that stands at this moment."""
+
+    class Standing(datetime):
+        @classmethod
+        def now(cls, tz: object = None) -> datetime:  # noqa: ARG003 - always UTC
+            return moment
+
+    return Standing
+
+
+def test_a_clock_behind_the_campaign_is_named_by_every_verb_that_verifies(
+    tmp_path: Path, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bundle would be refused for it, and one that was collected so is not read again."""
+    plan(tmp_path, keys)
+    behind = clock(datetime.now(UTC) - timedelta(minutes=2))  # and past the certificate's begin
+    for module in (folder, wanted_campaign):
+        monkeypatch.setattr(module, "datetime", behind)
+    out = ("--out", str(tmp_path / "out"))
+    words = {"status": ("--once",), "gate": ("--node", "n1"), "collect": out}
+    for verb in ("submit", "resume", "cancel", *words):
+        trust = ("--trust", f"{keys}/certificate.pem")
+        done = called("fleet", verb, str(tmp_path / "c"), *trust, *words.get(verb, ()))
+        assert done.returncode == 2, verb
+        assert "later than this machine's clock" in done.stderr, verb
+        assert "set the clock right" in done.stderr, verb
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_campaign_that_has_ended_is_not_submitted(
     tmp_path: Path, keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan(tmp_path, keys)
-
-    class Off(datetime):
-        """A clock of 2020, and one of 2100."""
-
-        year_shown = 2020
-
-        @classmethod
-        def now(cls, tz: object = None) -> datetime:  # noqa: ARG003 - always UTC
-            return datetime(cls.year_shown, 1, 1, tzinfo=UTC)
-
-    monkeypatch.setattr(submitting, "datetime", Off)
-    trust = ("--trust", f"{keys}/certificate.pem")
-    early = called("fleet", "submit", str(tmp_path / "c"), *trust)
-    assert early.returncode == 2
-    assert "later than this machine's clock" in early.stderr
-    Off.year_shown = 2100
-    late = called("fleet", "submit", str(tmp_path / "c"), *trust)
+    monkeypatch.setattr(submitting, "datetime", clock(datetime(2100, 1, 1, tzinfo=UTC)))
+    late = called("fleet", "submit", str(tmp_path / "c"), "--trust", f"{keys}/certificate.pem")
     assert late.returncode == 2
-    assert "the campaign ended at" in late.stderr
+    assert re.search("the campaign ended at .* here it is 2100-01-01T00:00:00Z", late.stderr)
 
 
 def test_a_campaigns_file_is_read_with_its_defaults(tmp_path: Path) -> None:

@@ -14,11 +14,12 @@ from support.program import called, events, only_run
 from support.short_segments import short_segments, started
 
 from appliance.stress.aggregates import LASTING, name
-from appliance.stress.kinds import KINDS
+from appliance.stress.kinds import EVERY, NO_LINKS, loaded
 from workloads.parts.stress.stressors import PROCESS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
+KINDS = loaded(EVERY, 1)
 SUITE = short_segments("stressed", 2, memory_gib=8)
 
 
@@ -60,6 +61,8 @@ def test_stress_dies_with_its_launch_and_is_verified(tmp_path: Path) -> None:
         check = said[name(kind, LASTING)]
         assert check["error"] == 0
         assert "ended: asked to stop" in check["detects_what"]
-    assert "Stress beside the products" in (run / "report.html").read_text()
+    page = (run / "report.html").read_text()
+    assert "Stress beside the products" in page
+    assert NO_LINKS in page
     verified = called("verify", str(run), "--allow-dev")
     assert verified.returncode == done.returncode, verified.stderr

@@ -12,21 +12,28 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.stressed import ADDRESS, BIT, BadWay, StuckMemory, WrongProduct, flip_on_disk
 
 from appliance.records.journal import Check
-from appliance.stress import aggregates
+from appliance.stress import aggregates, scratch
 from appliance.stress.aggregates import Aggregate, Span, Untrue
 from workloads.contract.failures import Unsupported
+from workloads.contract.target import Artifacts, Target
 from workloads.parts.stress import process, requests
 from workloads.parts.stress.copies import Copies
 from workloads.parts.stress.disk import REGION, Disk
 from workloads.parts.stress.host import AWAKE, Host
+from workloads.parts.stress.planted_faults import (
+    ADDRESS,
+    BIT,
+    BadWay,
+    StuckMemory,
+    WrongProduct,
+    flip_on_disk,
+)
 from workloads.parts.stress.stressors import Request, Stress, checks_of
-from workloads.parts.stress.turns import Load, OutOfRoom, Turn
+from workloads.parts.stress.turns import Independent, Load, OutOfRoom, Turn
 
 CPU = torch.device("cpu")
-TESTS = Path(__file__).parents[1]
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
@@ -156,7 +163,7 @@ def test_copy_that_does_not_run_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
 # ------------------------------------------------------------------ a process and its report
 
 
-class _Steady:
+class _Steady(Independent):
     """Turns that take no time."""
 
     asked: str = "some"
@@ -178,7 +185,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 def test_process_makes_a_turn_and_stops_when_it_is_asked(pipe: tuple[int, int]) -> None:
     os.write(pipe[1], b"stop\n")
-    report = process.work(_Steady(), pipe[0])
+    report = process.work(_Steady(), pipe[0], process.Tally())
     assert report is not None
     (span,) = report["spans"]  # type: ignore[misc]
     assert span[2:] == (8, 16, 0, 0)
@@ -187,7 +194,7 @@ def test_process_makes_a_turn_and_stops_when_it_is_asked(pipe: tuple[int, int]) 
 def test_process_that_nobody_waits_for_ends_without_a_report() -> None:
     source, end = os.pipe()
     os.close(end)
-    assert process.work(_Steady(), source) is None
+    assert process.work(_Steady(), source, process.Tally()) is None
     os.close(source)
 
 
@@ -203,19 +210,24 @@ FAULTS = {
     "host": "host memory, part 1 of 1",
     "disk": f"at byte {8 * ADDRESS:,}",
     "copies": "on its way to the device: 1 words",
+    "links": "copy from a second process to cpu, 1 words",
 }
 
 
 def test_flipped_bit_of_each_kind_is_found_through_its_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", f"{TESTS}{os.pathsep}{TESTS.parent}")
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    disk = tmp_path / "disk"
+    disk.mkdir()
     asked = [
         Request(kind="host", seed=3, num_bytes=2**16),
-        Request(kind="disk", seed=3, num_bytes=2 * REGION, folder=str(tmp_path)),
+        Request(kind="disk", seed=3, num_bytes=2 * REGION, folder=str(disk)),
         Request(kind="copies", seed=3, num_bytes=2**16),
+        Request(kind="links", seed=3, num_bytes=2**16, names="cpu", backend="gloo"),
     ]
-    stress = Stress(requests=asked, module="support.stressed")
+    stress = Stress(requests=asked, module="workloads.parts.stress.planted_faults")
     stress.begin()
     by_kind = aggregates.of_checks(stress.checks())
     assert by_kind.keys() == FAULTS.keys()
@@ -224,7 +236,7 @@ def test_flipped_bit_of_each_kind_is_found_through_its_process(
         assert place in lasting.detects_what
         assert lasting.error >= 1
         assert aggregates.read(lasting).total.mismatches == lasting.error
-    assert list(tmp_path.iterdir()) == []
+    assert list(disk.iterdir()) == []
     assert list(stress.checks()) == []
 
 
@@ -243,9 +255,13 @@ def test_disk_without_room_is_unsupported_and_says_where(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(requests, "DISK_SHARE", 1e-12)
+    monkeypatch.setattr(scratch, "SHARE", 1e-12)
+    target = Target(device=CPU, artifacts=Artifacts(tmp_path))
     with pytest.raises(Unsupported, match=f"{tmp_path} has .* bytes free: make .* free there"):
-        requests.of(("disk",), CPU, 3, 1, 2)
+        requests.of(("disk",), target, 3, 1, 2)
+    elsewhere = replace(target, scratch=tmp_path / "gone")
+    with pytest.raises(Unsupported, match="gone cannot be looked at"):
+        requests.of(("disk",), elsewhere, 3, 1, 2)
     with pytest.raises(OutOfRoom, match="cannot be written"):
         a_disk(tmp_path / "gone")
 

@@ -228,7 +228,7 @@ def test_what_was_not_covered_stands_too(recorded: Bundle) -> None:
     made = section(recorded, altered(recorded, {number: crashed}))
     left = rows(made.not_covered)
     assert "segments that did not complete: 6" in left
-    assert "links between devices and nodes" in left
+    assert "links between nodes" in left
     assert rows(made.bounds)["segment that crashed or hung"][0] == "1"
 
 

@@ -10,7 +10,7 @@ from support.builders import a_case, a_plan, bare_lines, ended
 
 from appliance.errors import EvidenceError
 from appliance.records.journal import Check, Checked, Event
-from appliance.stress.aggregates import Aggregate, Span
+from appliance.stress.aggregates import LEFT, Aggregate, Span
 from appliance.stress.checks import check_stress
 from appliance.stress.table import aggregates_of, totals
 from workloads.parts.stress.stressors import checks_of
@@ -98,6 +98,25 @@ def test_forged_stress_is_refused(made: list[Check], why: str) -> None:
     assert why in fault(events(*made))
 
 
+@pytest.mark.parametrize("mismatches", [0, 1, 2])
+def test_links_without_partners_are_no_proof_and_no_fault(mismatches: int) -> None:
+    (case,) = PLAN.cases
+    plan = replace(
+        PLAN, cases=(replace(case, parameters={"stress": "links", "stress_launches": 2}),)
+    )
+    spans = (replace(MINUTE, mismatches=mismatches),)
+    left = Aggregate(kind="links", asked="1", spans=spans, ending=f"{LEFT}cpu:1 ended")
+    lasting, single = checks_of(left, is_again=False)
+    check_stress(plan, bare_lines(events(lasting, single)))
+    for forged in (
+        replace(lasting, error=0),
+        replace(lasting, if_outside="inconclusive", error=2),
+        replace(lasting, detects_what=lasting.detects_what.replace(LEFT, "")),
+    ):
+        with pytest.raises(EvidenceError, match="other"):
+            check_stress(plan, bare_lines(events(forged, single)))
+
+
 def test_launch_that_no_plan_stresses_says_nothing_of_it() -> None:
     untimed = next(one.id for one in PLAN.launches if not one.is_timed)
     assert "the plan asks for no disk" in fault(events(*checks("disk"), launch=untimed))
@@ -115,6 +134,6 @@ def test_segments_are_added_up_by_kind() -> None:
     segments = [BOTH, checks("host", 1), list(checks_of(lost, is_again=False))]
     host, disk = totals(one for made in segments for one in aggregates_of(made))
     assert (host.kind, host.segments, host.lost, host.total.mismatches) == ("host", 2, 0, 1)
-    assert (disk.asked, disk.segments, disk.lost) == ("1 thread", 2, 1)
+    assert (disk.asked, disk.segments, disk.lost, disk.left) == ("1 thread", 2, 1, 0)
     assert host.share == 0.5
     assert host.bytes_a_second == pytest.approx(8192 / 0.9)

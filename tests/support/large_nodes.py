@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from support.recorded_runs import CRITERIA_DATA, FOLDER
 from support.recorded_runs import _read as read_record
@@ -22,12 +23,13 @@ from appliance.evidence.baseline_key import device_name, least_seconds, suite_id
 from appliance.judging.verdict import Judge
 from appliance.planning import workload_manifest, workload_sizes
 from appliance.planning.plan import Place, PlanInputs, make_plan, requests
-from appliance.records.baseline import Baseline, Baselines
+from appliance.records.baseline import Baseline, Baselines, Peaks
 from appliance.records.criteria import Criteria
 from appliance.records.journal import (
     Counted,
     Event,
     LaunchEnded,
+    LaunchStarted,
     Line,
     Reading,
     RunEnded,
@@ -74,7 +76,7 @@ def large(num_devices: int, *, rows: int = 26, limits: bool = True) -> bundle.Bu
     criteria_data = CRITERIA_DATA + (LIMITS if limits else b"")
     criteria = parse_criteria(criteria_data, name="criteria.toml")
     system = _system(num_devices)
-    peaks = device_file.load_peaks([one.model for one in system.identity.devices])
+    peaks = _peaks()
     plan = _plan(system, criteria, rows)
     timings = {case.id: _timing(case) for case in plan.cases}
     baselines = Baselines(
@@ -114,12 +116,13 @@ def large(num_devices: int, *, rows: int = 26, limits: bool = True) -> bundle.Bu
         timings=timings,
         digests={name: sha256(files[name]) for name in (bundle.PLAN, bundle.SYSTEM)},
     )
-    lines = _chained(_observed(simulate(node, seed=1).lines, plan), files[bundle.PLAN])
+    observed = _observed(simulate(node, seed=1).lines, plan)
+    lines, journal = _chained(_counted_beside(observed, plan), files[bundle.PLAN])
     judging: Judge = node.judge(lines)
     verdict = judging.verdict()
-    files[bundle.JOURNAL] = b"".join(to_json(line) + b"\n" for line in lines)
+    files[bundle.JOURNAL] = journal
     files[bundle.VERDICT] = to_json(verdict)
-    return bundle.read_files(files, complete=False)
+    return replace(bundle.records_of(files), lines=tuple(lines))
 
 
 @cache
@@ -145,13 +148,19 @@ def _system(num_devices: int) -> System:
     return replace(recorded, identity=replace(recorded.identity, devices=devices))
 
 
+@cache
+def _peaks() -> Peaks:
+    """The vendor's figures of the one model that all devices are."""
+    return device_file.load_peaks([_system(1).identity.devices[0].model])
+
+
 def _plan(system: System, criteria: Criteria, rows: int) -> Plan:
     suite, _ = load_suite("acceptance")
     suite = replace(
         suite,
         time_limit_seconds=1e9,
         variants=False,
-        protocol=replace(suite.protocol, repeats=0, block_steps=30),
+        protocol=replace(suite.protocol, repeats=0, block_steps=30, warmup_seconds=0.0),
         case=tuple(replace(item, scope="device") for item in suite.case),
     )
     known = [item for item in suite.case if _is_shipped(replace(suite, case=(item,)), system)]
@@ -186,20 +195,8 @@ def _is_shipped(suite: Suite, system: System) -> bool:
 
 
 def _answer(suite: Suite, system: System) -> Answer:
-    manifest = workload_manifest.load()
-    shipped = workload_sizes.ShippedAnswers(
-        manifest=manifest,
-        file=workload_sizes.load(),
-        versions=workload_sizes.module_versions(manifest),
-    )
     asked = requests(suite, system.identity.devices, SEED)
-    resolved = [shipped.resolved(request) for request in asked]
-    names = dict.fromkeys(request.workload for request in asked)
-    return Answer(
-        descriptions=tuple(shipped.description(name) for name in names),
-        resolved=tuple(one for one in resolved if one is not None),
-        software={},
-    )
+    return workload_sizes.shipped().answer(asked)
 
 
 def _first_of_row(plan: Plan) -> Iterable[Case]:
@@ -218,7 +215,7 @@ def _seconds(case: Case) -> float:
     """Step time of a row: by its name, and so long that its device could do it."""
     share = int(sha256(suite_id(case).encode())[:4], 16) / 0xFFFF
     system = _system(1)
-    peaks = device_file.load_peaks([system.identity.devices[0].model])
+    peaks = _peaks()
     alone = replace(case, device=system.identity.devices[0].id)
     least = least_seconds(peaks, system, alone) or 0.0
     return max(0.02 + 0.38 * share, (2 + share) * least)
@@ -239,17 +236,16 @@ def _timing(case: Case) -> Timing:
 # ------------------------------------------------------------------ what was read beside
 
 
-def _observed(lines: Iterable[Line], plan: Plan) -> Iterator[Event]:
-    """The events with counters of every device before and after, and a reading in each launch."""
+def _observed(lines: Iterable[Line], plan: Plan) -> Iterator[tuple[Line, Event]]:
+    """The events with counters of every device at begin and end, and a reading in each launch."""
     devices = tuple(dict.fromkeys(case.device for case in plan.cases))
-    cases = {case.id: case for case in plan.cases}
-    names = {launch.id: cases[launch.case].device for launch in plan.launches}
+    places = _devices_of_launches(plan)
     number = 0
     for line in lines:
         event = line.event
         if isinstance(event, LaunchEnded) and event.outcome == "completed":
             number += 1
-            yield line, _reading(event.launch, names[event.launch], number)
+            yield line, _reading(event.launch, places[event.launch], number)
         if isinstance(event, RunEnded):
             for device in devices:
                 yield line, _counted(device, is_end=True)
@@ -257,6 +253,35 @@ def _observed(lines: Iterable[Line], plan: Plan) -> Iterator[Event]:
         if isinstance(event, RunStarted):
             for device in devices:
                 yield line, _counted(device, is_end=False)
+
+
+def _devices_of_launches(plan: Plan) -> dict[str, str]:
+    cases = {case.id: case.device for case in plan.cases}
+    return {launch.id: cases[launch.case] for launch in plan.launches}
+
+
+def _counted_beside(
+    pairs: Iterable[tuple[Line, Event]], plan: Plan
+) -> Iterator[tuple[Line, Event]]:
+    """The events with the counters, unchanged, just before and after each group of launches."""
+    places = _devices_of_launches(plan)
+    groups = {name: group for group in plan.groups for name in group}
+    running: set[str] = set()
+
+    def counted(launch: str, moment: Literal["before", "after"]) -> Iterator[Event]:
+        for name in () if running else groups[launch]:
+            yield Counted(
+                device=places[name], counters={}, launch=name, moment=moment, is_same=True
+            )
+
+    for line, event in pairs:
+        if isinstance(event, LaunchStarted):
+            yield from ((line, made) for made in counted(event.launch, "before"))
+            running.add(event.launch)
+        yield line, event
+        if isinstance(event, LaunchEnded) and event.launch in running:
+            running.remove(event.launch)
+            yield from ((line, made) for made in counted(event.launch, "after"))
 
 
 def _reading(launch: str, device: str, number: int) -> Reading:
@@ -305,13 +330,15 @@ def _counted(device: str, *, is_end: bool) -> Counted:
     )
 
 
-def _chained(pairs: Iterable[tuple[Line, Event]], plan: bytes) -> list[Line]:
-    prev, lines = sha256(plan), []
+def _chained(pairs: Iterable[tuple[Line, Event]], plan: bytes) -> tuple[list[Line], bytes]:
+    """The lines, each with the digest of the one before, and the journal that they are."""
+    prev, lines, texts = sha256(plan), [], []
     for seq, (line, event) in enumerate(pairs):
         made = replace(line, seq=seq, prev=prev, event=event)
         lines.append(made)
-        prev = sha256(to_json(made))
-    return lines
+        texts.append(to_json(made))
+        prev = sha256(texts[-1])
+    return lines, b"".join(text + b"\n" for text in texts)
 
 
 if __name__ == "__main__":

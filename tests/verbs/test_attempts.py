@@ -14,9 +14,9 @@ from support.program import TINY, answered, called
 
 from appliance.challenge import ledger
 from appliance.challenge.entries import Opened
-from appliance.challenge.short_form import utc_words
 from appliance.errors import EvidenceError, OutputError, UsageError
 from appliance.planning import challenge_window
+from appliance.planning.challenge_window import utc_words
 from appliance.records.json import sha256, to_json
 from appliance.signing import keys
 from appliance.verbs import challenge

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from appliance.planning import workload_manifest, workload_sizes
-from appliance.planning.workload_sizes import ShippedAnswers
 from appliance.probe import libraries
 from appliance.records.json import to_json
 from appliance.records.request import CaseRequest, Question
@@ -25,9 +24,7 @@ SCRIPT = runpy.run_path(str(ROOT / "scripts" / "write_workload_sizes.py"))
 REQUESTS: Mapping[str, list[CaseRequest]] = SCRIPT["requests"]()
 MANIFEST = workload_manifest.load()
 FILE = workload_sizes.load()
-SHIPPED = ShippedAnswers(
-    manifest=MANIFEST, file=FILE, versions=workload_sizes.module_versions(MANIFEST)
-)
+SHIPPED = workload_sizes.shipped()
 
 
 def test_every_workload_of_a_shipped_suite_has_its_sizes() -> None:

@@ -61,6 +61,19 @@ class Artifacts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Beside:
+    """The launches of a case that run at once, each on a device of its own.
+
+    `devices` are their names in the plan's order, of which `number` is this launch's; `meeting` is
+    a folder that is theirs alone, and need not be there.
+    """
+
+    devices: tuple[str, ...]
+    number: int
+    meeting: Path
+
+
+@dataclass(frozen=True, kw_only=True)
 class Target:
     """What a launch runs on; filled by the worker, so that no workload knows a vendor.
 
@@ -72,6 +85,10 @@ class Target:
     worker's clock: what one call of some work takes. It serves to choose between ways of doing the
     same in the untimed launch, never to judge; None where there is none, as in tests. `drawn` has
     the inputs that the build drew on the device, in their order, each summed up.
+
+    A workload that starts processes of its own hands them `vendor`, the name by which they prepare
+    torch for the device; `beside` are the launches at once, None where this one is alone, and
+    `scratch` is where large files go, None for the folder of temporary ones.
     """
 
     device: torch.device
@@ -86,3 +103,6 @@ class Target:
     devices: tuple[torch.device, ...] = ()
     seconds: Callable[[Callable[[], object]], float] | None = None
     drawn: list[Summed] = field(default_factory=list)
+    vendor: str = ""
+    beside: Beside | None = None
+    scratch: Path | None = None

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from appliance.cli.options import JsonOption, KeyOptions, TrustOptions, grouped
-from appliance.cli.output import conclude, conclude_lines, print_json
+from appliance.cli.output import answer, conclude, conclude_lines, print_json
 from appliance.errors import UsageError
 
 CollectionArgument = Annotated[
@@ -134,4 +134,4 @@ def report(
     if as_json:
         print_json(reports.document(collection, query))
         return
-    typer.echo(reports.csv_text(collection, query or reports.NODES), nl=False)
+    answer(reports.csv_text(collection, query or reports.NODES), ends_line=False)

@@ -95,8 +95,8 @@ def gate(
 
 
 def _now(folder: CampaignFolder, reader: Reader) -> FleetStatus:
-    from appliance.challenge.short_form import utc_words
     from appliance.fleet import states
+    from appliance.planning.challenge_window import utc_words
 
     return states.of_campaign(folder, reader, utc_words(datetime.now(UTC)))
 

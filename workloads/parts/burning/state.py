@@ -9,6 +9,7 @@ from typing import Protocol
 
 import torch
 
+from appliance.planning.launch_constants import HOT, PLAIN, PROVEN
 from appliance.records.journal import Check
 from workloads.parts.burning.formats import Format
 from workloads.parts.burning.lanes import Lane
@@ -16,9 +17,7 @@ from workloads.parts.burning.mismatches import Event, Operands, Slot
 from workloads.parts.memory.chain import Chain
 from workloads.parts.memory.memory_tests import TESTS, WHOLE, WORD_BYTES, Patterns, passes_of
 
-PHASES = ("hot", "hot", "hot", "cool", "hot", "hot", "hot", "load in jumps")
-PLAIN, PROVEN = "plain loop", "proven loop"
-"""Steps of bare products, and the same steps with digests, to be set side by side once a launch."""
+PHASES = (HOT, HOT, HOT, "cool", HOT, HOT, HOT, "load in jumps")
 RISING = 2
 """Steps in which power rises, and what is read of it late, before a phase counts as hot."""
 KINDS = ("random numbers", "exact numbers")
@@ -234,7 +233,7 @@ class State:
         """
         if self.num_steps < len(self.formats):
             return "first products"
-        if self.phase != "hot" or self.phase_steps <= RISING:
+        if self.phase != HOT or self.phase_steps <= RISING:
             return self.phase
         return PHASES[max(0, self._cycle_step - RISING) // self.phase_steps % len(PHASES)]
 

@@ -16,7 +16,7 @@ import torch
 
 from workloads.parts.burning.mismatches import Event
 from workloads.parts.memory.copies import WORD, words
-from workloads.parts.stress.turns import FEW, Turn, again, difference
+from workloads.parts.stress.turns import FEW, Independent, Turn, again, difference
 
 NUM_BYTES = 2**25
 NUM_SETS = 3
@@ -33,7 +33,7 @@ class _Set:
 
 
 @dataclass(kw_only=True)
-class Copies:
+class Copies(Independent):
     """Sets of words, the buffers that they are copied into, and the digests' weights."""
 
     sets: list[_Set]

@@ -16,19 +16,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from appliance.stress.scratch import REGION
 from workloads.contract.failures import ParameterError, Unsupported
 from workloads.parts.burning.mismatches import Event
 from workloads.parts.memory.disk import WORD, NamelessFile, Words, content, make_file
-from workloads.parts.stress.turns import FEW, OutOfRoom, Turn, again, difference
+from workloads.parts.stress.turns import FEW, Independent, OutOfRoom, Turn, again, difference
 
-REGION = 2**22
 RATE = 2**25
 """Bytes a second, of which half are written and half are read."""
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 
 
 @dataclass(kw_only=True)
-class Disk:
+class Disk(Independent):
     """A file of `regions` regions, what it is written through, and a page-aligned buffer of one."""
 
     file: NamelessFile

@@ -19,7 +19,7 @@ from workloads.parts.burning.formats import FORMATS
 from workloads.parts.burning.mismatches import REPEATS, Event, investigate_word
 from workloads.parts.memory import memory_tests
 from workloads.parts.memory.memory_tests import TESTS, WORD_BYTES, Memory, Patterns, Wrong
-from workloads.parts.stress.turns import Turn, again, difference
+from workloads.parts.stress.turns import Independent, Turn, again, difference
 
 PART_BYTES = 2**26
 SIDE = 512
@@ -30,7 +30,7 @@ _HOST = torch.device("cpu")
 
 
 @dataclass(kw_only=True)
-class Host:
+class Host(Independent):
     """Memory under test (1-D, int64), and a pair of operands of each format with its product."""
 
     words: torch.Tensor

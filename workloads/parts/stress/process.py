@@ -14,15 +14,26 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, field
+from pathlib import Path
+from typing import NoReturn
 
 import torch
 
 from appliance.ipc import processes
 from appliance.stress.aggregates import MINUTE_MS, Span, added
+from appliance.vendors.registry import make_vendor
 from workloads.parts.stress.copies import Copies
 from workloads.parts.stress.disk import Disk
 from workloads.parts.stress.host import Host
-from workloads.parts.stress.turns import Load, OutOfRoom, Turn
+from workloads.parts.stress.links import Links
+from workloads.parts.stress.turns import (
+    CannotJoin,
+    Ended,
+    Load,
+    OutOfRoom,
+    Turn,
+    WithoutPartners,
+)
 
 MOST_PLACES = 8
 """Mismatches whose place is reported; all are counted."""
@@ -60,10 +71,25 @@ def make_copies(request: Request) -> Load:
     )
 
 
+def make_links(request: Request) -> Load:
+    """The links between devices."""
+    return Links(
+        names=tuple(str(request["names"]).split(",")),
+        rank=_int(request, "rank"),
+        meeting=Path(str(request["folder"])),
+        backend=str(request["backend"]),
+        device=torch.device(str(request["device"])),
+        seed=_int(request, "seed"),
+        num_bytes=_int(request, "num_bytes"),
+        share=_int(request, "percent") / 100,
+    )
+
+
 MAKERS: Mapping[str, Callable[[Request], Load]] = {
     "host": make_host,
     "disk": make_disk,
     "copies": make_copies,
+    "links": make_links,
 }
 
 
@@ -84,8 +110,8 @@ class Tally:
         self.places += [one.where for one in turn.wrong][: MOST_PLACES - len(self.places)]
         self.num_again += sum(one.num_again for one in turn.wrong)
 
-    def report(self, asked: str) -> dict[str, object]:
-        """What is sent to the launch, times in milliseconds.
+    def report(self, asked: str, ended: Ended | None = None) -> dict[str, object]:
+        """What is sent to the launch, times in milliseconds; `ended` is why it could not go on.
 
         Rounded up where they count against the load, so that it never reads as more than it was.
         """
@@ -98,23 +124,31 @@ class Tally:
             "spans": spans,
             "places": self.places,
             "num_again": self.num_again,
+            "ended": "" if ended is None else str(ended),
+            "is_left": isinstance(ended, WithoutPartners),
         }
 
 
-def work(load: Load, source: int) -> dict[str, object] | None:
+def work(load: Load, source: int, tally: Tally) -> dict[str, object] | None:
     """Work until `source` asks to stop; the report, or None where it is at its end.
 
-    There is one turn at least. A turn's time is that of its work and of the rest behind it.
+    A turn's time is that of its work and of the rest behind it. Raises OutOfRoom and CannotJoin.
     """
-    tally = Tally()
-    while True:
-        begin = time.perf_counter_ns()
-        turn = load.turn()
-        busy = time.perf_counter_ns() - begin
-        is_asked, _, _ = select.select([source], [], [], _rest(load, turn, busy))
-        tally.add(turn, busy, time.perf_counter_ns() - begin)
-        if is_asked:
-            return tally.report(load.asked) if os.read(source, 64) else None
+    try:
+        load.begin()
+        while True:
+            begin = time.perf_counter_ns()
+            turn = load.turn()
+            busy = time.perf_counter_ns() - begin
+            readable, _, _ = select.select([source], [], [], _rest(load, turn, busy))
+            if readable and not os.read(source, 64):
+                return None
+            is_over = load.ends(is_asked=bool(readable))
+            tally.add(turn, busy, time.perf_counter_ns() - begin)
+            if is_over:
+                return tally.report(load.asked)
+    except Ended as error:
+        return tally.report(load.asked, error)
 
 
 def _rest(load: Load, turn: Turn, busy_ns: int) -> float:
@@ -137,12 +171,22 @@ def main(makers: Mapping[str, Callable[[Request], Load]] = MAKERS) -> None:
     os.dup2(2, 1)  # what a library prints is no report
     request = json.loads(_line(0))
     processes.die_with(int(request["parent"]))
+    if request["vendor"]:
+        make_vendor(request["vendor"]).prepare()
     try:
-        report = work(makers[str(request["kind"])](request), 0)
-    except OutOfRoom as error:
-        report = {"no_room": str(error)}
+        load, tally = makers[str(request["kind"])](request), Tally()
+        load.watched_by(lambda error: _leave(out, tally.report(load.asked, error)))
+        report = work(load, 0, tally)
+    except (OutOfRoom, CannotJoin) as error:
+        report = {"unsupported": str(error)}
     if report is not None:
-        os.write(out, json.dumps(report).encode() + b"\n")
+        _leave(out, report)
+
+
+def _leave(out: int, report: Mapping[str, object]) -> NoReturn:
+    """Send the report and end, whatever a library still waits for."""
+    os.write(out, json.dumps(report).encode() + b"\n")
+    os._exit(0)
 
 
 def _line(source: int) -> bytes:

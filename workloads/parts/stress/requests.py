@@ -6,16 +6,18 @@ and the memory are the device under test itself, so that stress takes less besid
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import torch
 
+from appliance.stress import scratch
 from workloads.contract.failures import Unsupported
+from workloads.contract.target import Target
 from workloads.parts.burning import sizing
 from workloads.parts.numerics.threads import usable_processors
-from workloads.parts.stress import copies, disk
+from workloads.parts.stress import copies, links
 from workloads.parts.stress.stressors import Request
 
 MEMORY_SHARE = {"processors": 1 / 8, "accelerators": 1 / 2}
@@ -25,19 +27,22 @@ SPARED_CORES = 1
 """For the launch itself, beside those of its lanes."""
 COPIES_PERCENT = {"processors": 25, "accelerators": 100}
 """Of a core's time."""
-DISK_SHARE, MOST_DISK = 1 / 20, 2**28
-"""Of the free room, shared by the launches at once; bytes of a launch's file at most."""
+LINKS_PERCENT = {"processors": 25, "accelerators": 50}
+"""Of the time; on accelerators half, as what moves words takes cores from the products."""
+LINKS_BYTES = {"processors": 2**22, "accelerators": 2**26}
+"""Of the blocks of all devices."""
 CONTEXT_BYTES = 2**30
 """Of an accelerator's memory, what a process takes that only copies."""
 
 
 def of(
-    kinds: Sequence[str], device: torch.device, seed: int, launches: int, lanes: int
+    kinds: Sequence[str], target: Target, seed: int, launches: int, lanes: int
 ) -> tuple[Request, ...]:
     """What a launch asks for of each kind, of so many launches at once.
 
-    Raises Unsupported where a disk lacks the room.
+    Raises Unsupported where a disk lacks the room, or cannot be written.
     """
+    device = target.device
     where = _where(device)
 
     def host() -> Request:
@@ -49,43 +54,59 @@ def of(
         return Request(kind="host", seed=seed, num_bytes=size // launches, threads=threads)
 
     def on_disk() -> Request:
-        folder = tempfile.gettempdir()
-        return Request(kind="disk", seed=seed, num_bytes=_room(folder, launches), folder=folder)
+        folder = target.scratch or Path(tempfile.gettempdir())
+        try:
+            size = scratch.file_bytes(folder, launches)
+        except ValueError as error:
+            raise Unsupported(f"stress disk: {error}") from None
+        return Request(kind="disk", seed=seed, num_bytes=size, folder=str(folder))
 
     def copying() -> Request:
         percent = COPIES_PERCENT[where]
         size = copies.NUM_BYTES
         return Request(
-            kind="copies", seed=seed, num_bytes=size, percent=percent, device=str(device)
+            kind="copies",
+            seed=seed,
+            num_bytes=size,
+            percent=percent,
+            device=str(device),
+            vendor=target.vendor,
+        )
+
+    def linking() -> Request:
+        beside = target.beside
+        return Request(
+            kind="links",
+            seed=seed,
+            num_bytes=LINKS_BYTES[where],
+            percent=LINKS_PERCENT[where],
+            device=str(device),
+            vendor=target.vendor,
+            folder=str(beside.meeting) if beside else "",
+            names=",".join(beside.devices) if beside else str(device),
+            rank=beside.number if beside else 0,
+            backend=target.collectives,
         )
 
     makers: Mapping[str, Callable[[], Request]] = {
         "host": host,
         "disk": on_disk,
         "copies": copying,
+        "links": linking,
     }
     return tuple(makers[kind]() for kind in kinds)
 
 
 def device_bytes(kinds: Sequence[str], device: torch.device) -> int:
-    """Bytes of the device's memory that stress takes, and the products leave free."""
-    is_apart = _where(device) == "accelerators"
-    return CONTEXT_BYTES + copies.ON_DEVICE if "copies" in kinds and is_apart else 0
+    """Bytes of the device's memory that stress takes, and the products leave free.
+
+    Each kind that works on the device is a process with a context of its own.
+    """
+    if _where(device) == "processors":
+        return 0
+    own = {"copies": copies.ON_DEVICE, "links": links.ON_DEVICE}
+    return sum(CONTEXT_BYTES + size for kind, size in own.items() if kind in kinds)
 
 
 def _where(device: torch.device) -> str:
     return "processors" if device.type == "cpu" else "accelerators"
-
-
-def _room(folder: str, launches: int) -> int:
-    """Bytes of a launch's file."""
-    found = os.statvfs(folder)
-    free = found.f_bavail * found.f_frsize
-    size = min(MOST_DISK, int(DISK_SHARE * free / launches)) // disk.REGION * disk.REGION
-    if not size:
-        wanted = disk.REGION * launches / DISK_SHARE
-        raise Unsupported(
-            f"stress disk: {folder} has {free:,} bytes free: make {wanted:,.0f} free there, or "
-            "leave disk out of the stress"
-        )
-    return size

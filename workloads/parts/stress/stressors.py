@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from appliance.records.journal import Check
-from appliance.stress.aggregates import LASTING, SINGLE, Aggregate, Span, name
+from appliance.stress.aggregates import COMPLETED, LASTING, LEFT, SINGLE, Aggregate, Span, name
 from workloads.contract.failures import Unsupported
 
 PROCESS = "workloads.parts.stress.process"
@@ -26,7 +26,10 @@ PATIENCE = 120.0
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a process is asked for; what a kind has no use for is not read."""
+    """What a process is asked for; what a kind has no use for is not read.
+
+    `names` are those of the devices of all launches at once, by commas.
+    """
 
     kind: str
     seed: int
@@ -34,7 +37,11 @@ class Request:
     threads: int = 1
     percent: int = 100
     device: str = "cpu"
+    vendor: str = ""
     folder: str = ""
+    names: str = ""
+    rank: int = 0
+    backend: str = ""
 
     def line(self) -> bytes:
         """What its process reads."""
@@ -80,11 +87,15 @@ class Stressor:
         if self.process.returncode or not self.answer:
             return self._lost(_ending(self.process.returncode)), False
         report = json.loads(self.answer)
-        if "no_room" in report:
-            raise Unsupported(f"stress {self.kind}: {report['no_room']}")
-        spans = tuple(Span(*one) for one in report["spans"])
-        asked, places = report["asked"], tuple(report["places"])
-        own = Aggregate(kind=self.kind, asked=asked, spans=spans, places=places)
+        if "unsupported" in report:
+            raise Unsupported(f"stress {self.kind}: {report['unsupported']}")
+        own = Aggregate(
+            kind=self.kind,
+            asked=report["asked"],
+            spans=tuple(Span(*one) for one in report["spans"]),
+            places=tuple(report["places"]),
+            ending=_reported_ending(report["ended"], is_left=report["is_left"]),
+        )
         return own, report["num_again"] > 0
 
     def _lost(self, ending: str) -> Aggregate:
@@ -119,16 +130,19 @@ class Stress:
 def checks_of(aggregate: Aggregate, *, is_again: bool) -> Iterator[Check]:
     """The two checks of a kind, ruled as a burn-in's own: one alone may have been a particle.
 
-    What ended by itself has no number of mismatches, and is never within its bound.
+    What ended by itself has no number of mismatches, and is never within its bound. Where the
+    partners were gone it is not held against this device, unless mismatches had been found.
     """
     count = aggregate.total.mismatches
     is_lasting = count > 1 or is_again
     lasting: float = count if is_lasting else 0
+    is_counted = aggregate.is_whole or (aggregate.is_left and is_lasting)
     yield Check(
         name=name(aggregate.kind, LASTING),
-        error=lasting if aggregate.is_whole else math.nan,
+        error=lasting if is_counted else math.nan,
         bound=0,
         kind="exact",
+        if_outside="inconclusive" if aggregate.is_left and not is_lasting else "fail",
         detects=1,
         detects_what=f"wrong word; {aggregate.text()}",
     )
@@ -141,6 +155,13 @@ def checks_of(aggregate: Aggregate, *, is_again: bool) -> Iterator[Check]:
         detects=1,
         detects_what="mismatch that is gone when the same is read or copied again",
     )
+
+
+def _reported_ending(ended: str, *, is_left: bool) -> str:
+    """Why a process that reported has ended."""
+    if is_left:
+        return f"{LEFT}{ended}"
+    return ended or COMPLETED
 
 
 def _ending(code: int | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -13,6 +14,18 @@ FEW = 10
 
 class OutOfRoom(Exception):
     """There is no room left for what was asked, which is no fault of a device; says where."""
+
+
+class CannotJoin(Exception):
+    """The devices cannot work together in this way, which is no fault of one; says why."""
+
+
+class Ended(Exception):
+    """A kind cannot go on, which is a fault; says why. What was done until then is reported."""
+
+
+class WithoutPartners(Ended):
+    """A kind has nobody to go on with, whose own record says what became of it; names them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +49,31 @@ class Load(Protocol):
     share: float
     rate: float | None
 
+    def begin(self) -> None:
+        """Come to where turns can begin. Raises CannotJoin and Ended."""
+
     def turn(self) -> Turn:
-        """Do the next piece of work. Raises OutOfRoom."""
+        """Do the next piece of work. Raises OutOfRoom and Ended."""
+
+    def ends(self, *, is_asked: bool) -> bool:
+        """Whether it is over, where this process was asked to stop or not. Raises Ended."""
+
+    def watched_by(self, give_up: Callable[[Ended], None]) -> None:
+        """Have this called, from a thread, where a turn does not end by itself."""
+
+
+class Independent:
+    """A kind that needs no other process."""
+
+    def begin(self) -> None:
+        """It can begin at once."""
+
+    def ends(self, *, is_asked: bool) -> bool:
+        """As it was asked."""
+        return is_asked
+
+    def watched_by(self, give_up: Callable[[Ended], None]) -> None:
+        """Its turns end, or the launch ends its process."""
 
 
 def again(where: str, times: int, repeats: int = FEW) -> Event:

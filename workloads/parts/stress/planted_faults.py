@@ -1,12 +1,14 @@
-"""Stress whose memory, products, file and copies are damaged on their real way to the comparison.
+"""Stress whose memory, products, file, copies or links are damaged on the way to the comparison.
 
-Run as a program, it is the process of a kind of stress with a fault of that kind: one bit.
-Messages, counts, checks and rulings are those of production.
+Run as a program, it is the process of a kind of stress with a fault of that kind: one bit. That of
+links has a second process of its own for its partner, so that one launch alone shows it. Messages,
+counts, checks and rulings are those of production.
 """
 
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +22,13 @@ from workloads.parts.stress import process
 from workloads.parts.stress.copies import Copies
 from workloads.parts.stress.disk import Disk
 from workloads.parts.stress.host import Host
+from workloads.parts.stress.links import Links
+from workloads.parts.stress.stressors import PROCESS, Request, Stressor
 from workloads.parts.stress.turns import Load, Turn
 
 ADDRESS, BIT = 77, 5
+PARTNER = "a second process"
+_partners: list[Stressor] = []
 
 
 @dataclass(kw_only=True)
@@ -80,6 +86,16 @@ class BadWay(Copies):
             into[ADDRESS] ^= 1 << BIT
 
 
+@dataclass(kw_only=True)
+class BadLink(Links):
+    """One bit flips in what comes from the first of the other devices, each way, at each time."""
+
+    def move(self, name: str, own: torch.Tensor) -> None:
+        super().move(name, own)
+        row = self.total if name == "sum" else self.received[self.rank - 1]
+        row[ADDRESS] ^= 1 << BIT
+
+
 def _remade(cls: type[Load], kind: str) -> Callable[[process.Request], Load]:
     """A maker whose loads are of a class with a fault."""
 
@@ -91,10 +107,29 @@ def _remade(cls: type[Load], kind: str) -> Callable[[process.Request], Load]:
     return make
 
 
+def _link(request: process.Request) -> Load:
+    """Links between the devices that were named, or to a partner where one alone was."""
+    if "," in str(request["names"]):
+        return _remade(BadLink, "links")(request)
+    own = process.make_links(_with_partner(request))
+    own.__class__ = BadLink
+    return own
+
+
+def _with_partner(request: process.Request) -> process.Request:
+    """The request of the first of two devices; the second is a process that is begun here."""
+    fields = {name: value for name, value in request.items() if name != "parent"}
+    names, folder = f"{request['names']},{PARTNER}", tempfile.mkdtemp()
+    both = {**fields, "names": names, "folder": folder}
+    _partners.append(Stressor.begin(Request(**{**both, "rank": 1}), PROCESS))  # type: ignore[arg-type]
+    return {**both, "rank": 0}
+
+
 FAULTY: Mapping[str, Callable[[process.Request], Load]] = {
     "host": _remade(StuckMemory, "host"),
     "disk": _remade(RottenDisk, "disk"),
     "copies": _remade(BadWay, "copies"),
+    "links": _link,
 }
 
 if __name__ == "__main__":
