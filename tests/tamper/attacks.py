@@ -53,7 +53,7 @@ ATTACKS = (
         number=3,
         title="a PDF of 127 bytes with 2,000,000,000 objects",
         at_first="hung",
-        today="refused in a child with limits",
+        today="refused in a child with limits, in 60 MB and three times its size",
         tests=("test_hostile_paths.py",),
     ),
     Attack(
@@ -129,6 +129,37 @@ ATTACKS = (
         at_first="exit code 5, or rendered and signed",
         today="one sentence, before anything is written",
         tests=("test_hostile_journals.py",),
+    ),
+    Attack(
+        number=17,
+        title="pages with scripts, actions, forms, frames, or another policy for the browser, with "
+        "the key",
+        at_first="accepted, but for a script in report.html",
+        today="refused",
+        tests=("test_passive_pdf.py", "test_html_attachments.py"),
+    ),
+    Attack(
+        number=18,
+        title="a zip of which programs unpack different files: something before or between those "
+        "of its list, two that overlap, another number of them",
+        at_first="accepted",
+        today="refused",
+        tests=("test_hostile_paths.py",),
+    ),
+    Attack(
+        number=19,
+        title="a record that leaves its reader without memory, so that it waits for itself",
+        at_first="9 minutes, without any time of a processor",
+        today="given up after 2 s",
+        tests=("test_confined_child.py",),
+    ),
+    Attack(
+        number=20,
+        title="`--facts` with an empty file; a large run that does not verify, given to a verb "
+        "that goes on with it",
+        at_first="taken for the facts of this release; 723 MB",
+        today="refused; nothing of it but the verdict is handed over",
+        tests=("test_hostile_paths.py", "test_large_bundles.py"),
     ),
 )
 

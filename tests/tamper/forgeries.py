@@ -264,7 +264,7 @@ def a_device_that_is_listed_twice(forgery: Forgery) -> None:
         system["identity"]["devices"] *= 2
 
 
-@refused("records", "integrity", "has more than 1,500,000 values, as no run has", attack=4)
+@refused("records", "integrity", "has more than 1,500,000 values, as no run has", attack=14)
 def so_many_values_that_they_take_all_memory(forgery: Forgery) -> None:
     values = b"[" + b"[]," * 1_000_000 + b"[]]"
     forgery.after = lambda files: {**files, bundle.SYSTEM: values}

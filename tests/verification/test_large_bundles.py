@@ -7,6 +7,7 @@ change while it is read.
 from __future__ import annotations
 
 import resource
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -131,6 +132,17 @@ def test_a_mapped_journal_is_as_one_that_was_read(
     assert bundle.digest_of(mapped[bundle.JOURNAL]) == bundle.digest_of(whole[bundle.JOURNAL])
     assert bundle.lines_of(mapped) == bundle.lines_of(whole)
     assert read_confined(path, terms)[1] == whole
+
+
+def test_of_a_run_that_does_not_verify_its_verdict_alone_is_handed_over(
+    runs: list[Path], tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(runs[0], tmp_path / "run"))
+    with (copy / bundle.JOURNAL).open("ab") as file:
+        file.write(b"\n")
+    verification, files = read_confined(copy, Terms(allow_development=True))
+    assert verification.faults
+    assert files == {bundle.VERDICT: (runs[0] / bundle.VERDICT).read_bytes()}
 
 
 def test_large_journal_is_parsed_only_of_a_signer_who_is_trusted(
