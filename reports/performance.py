@@ -318,7 +318,7 @@ def _limit_words(members: Sequence[Speed]) -> str:
         return "none"
     tightest = min(met, key=lambda one: one.limit or math.inf)
     num_failed = sum(one.is_failed for one in met)
-    failed = f" ✗ {num_failed}" if num_failed else ""
+    failed = "" if not num_failed else " ✗" if len(members) == 1 else f" ✗ {num_failed}"
     return f"{tightest.limit_words}: {tightest.limit:.3f}{failed}"
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -20,6 +21,8 @@ from appliance.errors import OutputError
 from appliance.foreign_text import lines, one_line
 
 NAME = "bench"
+_WORD = re.compile(r"(?:`[^`]*`|[^\s`])+|`")
+"""A word, or words in backticks with what stands close to them."""
 
 
 def program() -> str:
@@ -48,8 +51,24 @@ def pasteable(text: str) -> str:
 
 
 def say(text: str) -> None:
-    """One sentence for a person."""
-    typer.echo(one_line(pasteable(text)), err=True)
+    """One sentence for a person; on a terminal its lines end between words."""
+    text = one_line(pasteable(text))
+    with suppress(OSError):  # no terminal; one that has no size says 0
+        if width := os.get_terminal_size(sys.stderr.fileno()).columns:
+            text = in_lines(text, width)
+    typer.echo(text, err=True)
+
+
+def in_lines(text: str, width: int) -> str:
+    """A sentence in lines of a terminal, with each command in backticks whole, to be pasted."""
+    done, line = [], ""
+    for word in _WORD.findall(text):
+        if line and len(line) + 1 + len(word) > width:
+            done.append(line)
+            line = word
+        else:
+            line = f"{line} {word}" if line else word
+    return "\n".join([*done, line])
 
 
 def say_lines(text: str) -> None:

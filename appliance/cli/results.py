@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 VERDICT_STYLES = {"ACCEPTED": "bold green", "REJECTED": "bold red", "INCONCLUSIVE": "bold yellow"}
 NOT_REPORTED = "not reported"
+_BINARY = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 RESULT = ("case", "launches", "checks within", "step", "rate", "arithmetic")
 SPARED = ("arithmetic", "checks within")
 GAP = 2  # columns of a terminal between those of a table
@@ -89,11 +90,27 @@ def session_sentence(plan: Plan) -> str:
     )
 
 
-def fact_words(fact: Fact) -> str:
-    """A fact as a person reads it; what is missing with the permission that would allow it."""
-    if fact.value is None:
-        return NOT_REPORTED + (f" ({fact.hint})" if fact.hint else "")
-    return f"{fact.value} {fact.unit}".strip()
+def fact_lines(facts: Mapping[str, Fact]) -> Iterator[str]:
+    """Facts as a person reads them, a line each; what is missing together, by what would allow it.
+
+    Bytes are in the binary unit that suits them, as orders and pages have them.
+    """
+    missing: dict[str, list[str]] = {}
+    for name, fact in facts.items():
+        if fact.value is None:
+            missing.setdefault(fact.hint, []).append(name)
+        elif fact.unit == "bytes" and isinstance(fact.value, int):
+            yield f"{name}: {_size(fact.value)}"
+        else:
+            yield f"{name}: {fact.value} {fact.unit}".rstrip()
+    for hint, names in missing.items():
+        yield f"{NOT_REPORTED}: {', '.join(names)}" + (f" ({hint})" if hint else "")
+
+
+def _size(num_bytes: int) -> str:
+    fitting = (one for one in _BINARY if num_bytes >= one[0])
+    factor, unit = next(fitting, (1, "bytes"))
+    return f"{num_bytes / factor:,.4g} {unit}"
 
 
 def print_result(
@@ -352,16 +369,23 @@ def print_system(system: System) -> None:
     for device in identity.devices:
         serial = device.serial or NOT_REPORTED
         out.print(f"{device.id}: {device.model}, serial {serial}", markup=False)
-        for name, fact in device.facts.items():
-            out.print(f"  {name}: {fact_words(fact)}", markup=False)
+        _print_facts(out, device.facts)
     groups = {"host": identity.host, "software": identity.software}
     lists = (("disk", identity.disks), ("interface", identity.interfaces))
     for kind, items in (("memory module", identity.memory_modules), *lists):
         groups |= {f"{kind} {number}": facts for number, facts in enumerate(items, 1)}
     for title, facts in {**groups, "conditions": system.conditions.facts}.items():
         out.print(title, markup=False)
-        for name, fact in facts.items():
-            out.print(f"  {name}: {fact_words(fact)}", markup=False)
+        _print_facts(out, facts)
+
+
+def _print_facts(out: Console, facts: Mapping[str, Fact]) -> None:
+    for line in fact_lines(facts):
+        if out.is_terminal:
+            for part in _indented(line, out.width):
+                out.print(part, markup=False, soft_wrap=True)
+        else:
+            out.print(f"    {line}", markup=False)
 
 
 def print_verification(path: Path, verification: Verification) -> None:

@@ -9,8 +9,9 @@ import pytest
 from rich.console import Console
 from support.launching import case, plan
 
-from appliance.cli import listing, progress
+from appliance.cli import listing, output, progress, results
 from appliance.container.doctor_rows import Row
+from appliance.records.system import Fact
 from appliance.storage import suite_file
 from appliance.verbs import doctor
 
@@ -42,6 +43,32 @@ def test_doctor_cuts_no_word_and_says_all_of_every_row(width: int) -> None:
         assert all(any(word in shown for shown in words) for word in told)
     assert all(len(line.rstrip()) <= width for line in text.splitlines())
     assert ("needed for" in text) == (width == 200)
+
+
+def test_a_sentence_ends_its_lines_between_words_and_keeps_its_commands_whole() -> None:
+    command = "`.venv/bin/bench accept --resume out/20261126T003230Z-81422e`"
+    text = f"out/x is not finished, so there is nothing to verify: {command} goes on with it"
+    lines = output.in_lines(text, 80).split("\n")
+    assert " ".join(lines) == text
+    assert all(len(line) <= 80 for line in lines)
+    assert sum(command in line for line in lines) == 1
+    assert output.in_lines(f"name it ({command})", 20) == f"name it\n({command})"
+
+
+def test_facts_are_in_binary_units_and_what_is_missing_is_said_once_by_its_hint() -> None:
+    facts = {
+        "memory": Fact(value=24 * 2**30, unit="bytes", source="/proc"),
+        "board_serial": Fact(value=None, unit="", source="", hint="run as root"),
+        "sockets": Fact(value=1, unit="", source="/proc"),
+        "bios_date": Fact(value=None, unit="", source="", hint="run as root"),
+        "cache": Fact(value=1000, unit="bytes", source="/proc"),
+    }
+    assert list(results.fact_lines(facts)) == [
+        "memory: 24 GiB",
+        "sockets: 1",
+        "cache: 1,000 bytes",
+        "not reported: board_serial, bios_date (run as root)",
+    ]
 
 
 def test_lists_end_their_lines_between_words(
