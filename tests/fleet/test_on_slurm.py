@@ -601,7 +601,7 @@ def test_site_says_of_each_node_what_became_of_it(shown: Shown) -> None:
         assert f"✓ accepted Why attempt {last} is accepted" in page, name
         assert f"Attempt {last}: ACCEPTED" in page, name
         assert f"Attempt {last + 1}:" not in page, name
-        assert ("Jobs without a bundle 1" in page) == (name == "n3"), name
+        assert ("Attempts without a bundle 1" in page) == (name == "n3"), name
     assert "Attempt 1: REJECTED Run" in pages["n2"], "without a word that it decides nothing"
     reason = pages["n2"].partition("Not accepted for ")[2]
     assert reason.startswith("order"), reason
