@@ -411,9 +411,12 @@ def story(cluster: Cluster, keys: Path, tmp_path_factory: pytest.TempPathFactory
 
 
 def _power_off(cluster: Cluster, campaign: Path) -> None:
-    """Once n3 is in its run."""
+    """Once n3 is in its run, and has recorded something of it."""
     runs = campaign / "nodes" / "n3" / "runs"
-    wait_long(lambda: any(runs.glob("*/journal.jsonl")), "n3 has begun its run")
+    wait_long(
+        lambda: any(path.stat().st_size for path in runs.glob("*/journal.jsonl")),
+        "n3 has begun its run",
+    )
     cluster.kill_node("n3")
     wait_long(lambda: cluster.node_state("n3").startswith("down"), "Slurm misses n3")
 
