@@ -24,7 +24,8 @@ from appliance.collection.rows import Entry, Finding
 from appliance.collection.sources import Candidate
 from appliance.collection.standing import Fleet
 from appliance.errors import ApplianceError, EvidenceError, UsageError
-from appliance.fleet import submissions as submitted
+from appliance.fleet import states
+from appliance.fleet.folder import JOBS
 from appliance.fleet.warming import warm
 from appliance.ipc.forked_pool import forked_pool
 from appliance.records.json import Record, sha256
@@ -91,7 +92,7 @@ def collect(request: Request, progress: Progress = lambda _: None) -> Collected:
         fleet = standing.fleet(
             wanted.campaign,
             book.entries,
-            submitted=submissions(wanted),
+            begun=begun_attempts(wanted),
             unfinished=unfinished,
         )
         book.sync()
@@ -112,33 +113,25 @@ def _check_trust(request: Request, book: ledger.Ledger) -> None:
 
 
 def _collected(fleet: Fleet, num_new: int, signed: Path) -> Collected:
-    states = [one.state for one in fleet.standings]
+    words = [one.state for one in fleet.standings]
     return Collected(
         campaign=fleet.campaign.name,
         num_new=num_new,
         num_bundles=sum(len(one.attempts) for one in fleet.standings),
         num_refused=len(fleet.refused),
-        num_nodes=len(states),
-        accepted=states.count("accepted"),
-        rejected=states.count("rejected"),
-        open=states.count("open"),
+        num_nodes=len(words),
+        accepted=words.count("accepted"),
+        rejected=words.count("rejected"),
+        open=words.count("open"),
         statement=str(signed),
     )
 
 
-def submissions(wanted: Wanted) -> Mapping[str, int]:
-    """Attempts of each node that the scheduler was given and nobody cancelled, as far as is known.
-
-    They are in the campaign's folder, where the campaign was submitted from there.
-    """
-    given: dict[str, set[int]] = {}
-    for line in submitted.read(wanted.folder):
-        attempts = given.setdefault(line.node, set())
-        if line.step == "given":
-            attempts.add(line.attempt)
-        elif line.step == "cancelled":
-            attempts.discard(line.attempt)
-    return {node: len(attempts) for node, attempts in given.items()}
+def begun_attempts(wanted: Wanted) -> Mapping[str, int]:
+    """Attempts of each node that began on it, as far as the campaign's folder says."""
+    nodes = wanted.folder / campaigns.NODES
+    names = [node.name for node in wanted.campaign.nodes]
+    return {name: len(states.begun_attempts(nodes / name / JOBS)) for name in names}
 
 
 # ------------------------------------------------------------------ reading

@@ -36,7 +36,7 @@ class Attempt:
 class Standing:
     """Where one node stands, by which attempt (`decided_by`, its number), and what comes next.
 
-    `num_lost` are jobs that were submitted and gave no bundle.
+    `num_lost` are attempts that began on the node and gave no bundle.
     """
 
     node: CampaignNode
@@ -68,10 +68,10 @@ def fleet(
     campaign: Campaign,
     entries: Sequence[Entry],
     *,
-    submitted: Mapping[str, int] | None = None,
+    begun: Mapping[str, int] | None = None,
     unfinished: Sequence[Entry] = (),
 ) -> Fleet:
-    """Where a campaign stands; `submitted` is how many jobs each node had, as far as is known."""
+    """Where a campaign stands; `begun` are attempts that began on each node, as far as is known."""
     kept: dict[str, list[Entry]] = {}
     refused: list[Entry] = [*unfinished]
     for entry in _judged(campaign, entries):
@@ -79,9 +79,9 @@ def fleet(
             refused.append(entry)
         else:
             kept.setdefault(entry.finding.node, []).append(entry)
-    jobs = submitted or {}
+    attempts = begun or {}
     standings = (
-        _standing(campaign, node, kept.get(node.name, []), jobs.get(node.name, 0))
+        _standing(campaign, node, kept.get(node.name, []), attempts.get(node.name, 0))
         for node in campaign.nodes
     )
     return Fleet(
@@ -170,17 +170,17 @@ def _serials(run: RunRow) -> list[str]:
 
 
 def _standing(
-    campaign: Campaign, node: CampaignNode, entries: Sequence[Entry], num_jobs: int
+    campaign: Campaign, node: CampaignNode, entries: Sequence[Entry], num_begun: int
 ) -> Standing:
     by_run = {id(run): one for one in entries if (run := one.finding.run) is not None}
     runs = decision.in_order([one.finding.run for one in entries if one.finding.run is not None])
     decided = decision.decide(campaign, runs)
-    num_lost = max(0, num_jobs - len(runs))
-    is_of_jobs = num_lost and not runs
+    num_lost = max(0, num_begun - len(runs))
+    is_of_attempts = num_lost and not runs
     return Standing(
         node=node,
         state="open" if decided.state == "retest" else decided.state,
-        reason=decided.reason + (f" of {num_lost} jobs" if is_of_jobs else ""),
+        reason=decided.reason + (f" of {num_lost} attempts" if is_of_attempts else ""),
         attempts=tuple(
             Attempt(
                 entry=by_run[id(run)],

@@ -40,10 +40,7 @@ TABLES: Mapping[str, tuple[str, Columns]] = {
             "state": ("VARCHAR", "accepted, rejected or open"),
             "reason": ("VARCHAR", "why, in a sentence"),
             "num_attempts": ("INTEGER", "verified bundles that count"),
-            "num_lost": (
-                "INTEGER",
-                "attempts that the scheduler was given and that have no bundle",
-            ),
+            "num_lost": ("INTEGER", "attempts that began on the node and have no bundle"),
             "decided_by": ("INTEGER", "number of the attempt that decided, null while open"),
             "run_id": ("VARCHAR", "the run whose figures stand for the node, null without one"),
         },

@@ -79,12 +79,13 @@ def _signing(folder: CampaignFolder) -> Mapping[str, str]:
 def _unfinished(folder: CampaignFolder, node: CampaignNode) -> Path | None:
     """The newest run, if it began and was not signed, and nobody has gone on with it before.
 
-    One that cannot go on, as the node has other parts since, is so left to lie the second time.
+    One that cannot go on, as the node has other parts since, is so left to lie the second time, and
+    one that was ended before its journal had a line has nothing to go on with.
     """
     runs = run_folders(folder.runs(node.name))
     if not runs or (runs[-1] / bundle.REPORT).exists():
         return None
-    if not (runs[-1] / bundle.JOURNAL).exists():
+    if not _has_begun(runs[-1] / bundle.JOURNAL):
         return None
     try:
         mark = os.open(folder.jobs(node.name) / f"{runs[-1].name}.resumed", plain_files.NEW, 0o644)
@@ -94,6 +95,14 @@ def _unfinished(folder: CampaignFolder, node: CampaignNode) -> Path | None:
         raise _unwritten(folder.jobs(node.name), error) from None
     os.close(mark)
     return runs[-1]
+
+
+def _has_begun(journal: Path) -> bool:
+    """Whether the journal has a whole line."""
+    if not journal.is_file():
+        return False
+    with journal.open("rb") as stream:
+        return stream.readline().endswith(b"\n")
 
 
 def _claim(path: Path, job: str, what: str) -> None:

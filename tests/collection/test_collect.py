@@ -97,6 +97,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     begun = nodes / node_name(OPEN) / "runs" / "begun"
     begun.mkdir(parents=True)
     (begun / bundle.PLAN).write_bytes(b"{}")
+    jobs = nodes / node_name(OPEN) / folders.JOBS
+    jobs.mkdir()
+    (jobs / "attempt-1.begun").touch()
     return Made(folder=folder, campaign=campaign, key=key, certificate=certificate, base=base)
 
 
@@ -143,6 +146,9 @@ def test_every_forged_or_doubled_bundle_is_refused_by_name(collected: Path) -> N
 def test_failed_attempts_are_kept_and_counted(collected: Path) -> None:
     nodes = {one["node"]: one for one in rows(collected, "nodes")}
     kept = {name: (one["state"], one["num_attempts"]) for name, one in nodes.items()}
+    assert {name: one["num_lost"] for name, one in nodes.items() if one["num_lost"]} == {
+        node_name(OPEN): 1
+    }
     assert kept.pop(node_name(REJECTED)) == ("rejected", 3)
     assert kept.pop(node_name(RETESTED)) == ("accepted", 2)
     for number in (9, 10, OPEN):
@@ -172,6 +178,7 @@ def test_gate_and_status_hold_a_node_to_the_rule_of_the_statement(
         one["node"]: one["state"] for one in rows(collected, "nodes")
     }
     assert shown[node_name(REJECTED)].next_sessions is None, "no further run can decide"
+    assert {name for name, one in shown.items() if one.failed} == {node_name(OPEN)}
     assert "is not the file that was signed" in shown[node_name(9)].sentence
     again = states.node_states(folder, replace(reader, uses_stored=True), ())
     assert again == list(shown.values())

@@ -55,10 +55,10 @@ def test_retest_with_too_few_sessions_decides_nothing() -> None:
     assert (made.state, made.attempts[1].is_decisive) == ("open", False)
 
 
-def test_jobs_without_a_bundle_are_counted() -> None:
-    made = standing.fleet(OF_TWO, [entry("a", run("a"))], submitted={"a": 3, "b": 2})
+def test_attempts_without_a_bundle_are_counted() -> None:
+    made = standing.fleet(OF_TWO, [entry("a", run("a"))], begun={"a": 3, "b": 2})
     assert [one.num_lost for one in made.standings] == [2, 2]
-    assert made.standings[1].reason == "no verified bundle of 2 jobs"
+    assert made.standings[1].reason == "no verified bundle of 2 attempts"
 
 
 def test_the_same_run_counts_once_whatever_the_order_of_reading() -> None:

@@ -411,9 +411,12 @@ def story(cluster: Cluster, keys: Path, tmp_path_factory: pytest.TempPathFactory
 
 
 def _power_off(cluster: Cluster, campaign: Path) -> None:
-    """Once n3 is in its run."""
+    """Once n3 is in its run, and has recorded something of it."""
     runs = campaign / "nodes" / "n3" / "runs"
-    wait_long(lambda: any(runs.glob("*/journal.jsonl")), "n3 has begun its run")
+    wait_long(
+        lambda: any(path.stat().st_size for path in runs.glob("*/journal.jsonl")),
+        "n3 has begun its run",
+    )
     cluster.kill_node("n3")
     wait_long(lambda: cluster.node_state("n3").startswith("down"), "Slurm misses n3")
 
@@ -601,7 +604,7 @@ def test_site_says_of_each_node_what_became_of_it(shown: Shown) -> None:
         assert f"✓ accepted Why attempt {last} is accepted" in page, name
         assert f"Attempt {last}: ACCEPTED" in page, name
         assert f"Attempt {last + 1}:" not in page, name
-        assert ("Jobs without a bundle 1" in page) == (name == "n3"), name
+        assert ("Attempts without a bundle 1" in page) == (name == "n3"), name
     assert "Attempt 1: REJECTED Run" in pages["n2"], "without a word that it decides nothing"
     reason = pages["n2"].partition("Not accepted for ")[2]
     assert reason.startswith("order"), reason

@@ -356,8 +356,11 @@ def test_an_unfinished_run_is_gone_on_with_once(
     monkeypatch.setenv(on_node.JOB, "7")
     run = campaign.runs("n1") / "20260101T000000Z-000000"
     run.mkdir()
-    (run / "journal.jsonl").touch()
     node = campaign.node("n1")
+    for data in (b"", b'{"cut short'):
+        (run / "journal.jsonl").write_bytes(data)
+        assert "--suite" in on_node.command(campaign, node, 1, 1).words, "nothing was recorded"
+    (run / "journal.jsonl").write_bytes(b"{}\n")
     assert on_node.command(campaign, node, 1, 1).words == ("bench", "accept", "--resume", str(run))
     assert "--suite" in on_node.command(campaign, node, 2, 1).words
 
