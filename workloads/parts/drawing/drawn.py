@@ -14,7 +14,7 @@ it is there and gives the same words.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Protocol
 
@@ -68,6 +68,10 @@ class Draws:
         self.target.drawn.append(Summed(drawn=drawn, checksum=checksum(drawn, tensor)))
         return tensor
 
+    def on_host(self) -> Draws:
+        """What draws on the host, on the same account, for inputs that lie there."""
+        return replace(self, target=replace(self.target, device=torch.device("cpu")))
+
     def into(self, drawn: Drawn, out: torch.Tensor) -> torch.Tensor:
         """Write the tensor that `drawn` describes into `out`, which lies on the host."""
         fill(drawn, out)
@@ -119,7 +123,7 @@ def fill(drawn: Drawn, out: torch.Tensor) -> None:
 
 def rows_on_host(drawn: Drawn, first: int, count: int) -> torch.Tensor:
     """Rows (count, ...) of the tensor from `first` on; nothing else of it is made."""
-    return _torch(drawing.rows(drawn, first, count), drawn.dtype)
+    return _torch(drawing.rows(drawn, first, count, torch.get_num_threads()), drawn.dtype)
 
 
 def permutation(seed: int, name: str, count: int) -> torch.Tensor:
