@@ -23,9 +23,9 @@ LASTING = "mismatches, repeated or lasting"
 SINGLE = "a single mismatch that never came again"
 LONGEST_PLACE = 400
 MINUTE_MS = 60_000
-MOST_SPANS = 12
-"""Spans of one launch; where there would be more, neighbours are added up. Those of all kinds on
-eight devices take a megabyte of a week's journal."""
+MOST_SPANS = 3
+"""Spans of one launch; where there would be more, neighbours are added up. So a week's journal of
+eight devices has room for those of all kinds."""
 COMPLETED = "asked to stop"
 LEFT = "without its partners: "
 """How an ending begins that is of other devices' launches, which have records of their own."""

@@ -95,11 +95,17 @@ SIDE, LANES, PARTS = 8192, 2, 3
 ROUNDS = (30, 30, 15, 50, 2, 50)
 """Of each lane in a hot step of each format, of the size of what such a device would make."""
 TOTAL_BYTES, FREE_BYTES, POOL_BYTES = 85 * 10**9, 84 * 10**9, 76 * 10**9
-ASKED = (
-    "1 thread 50 % of the time, copies, exchanges, gatherings and sums of blocks of 8,388,608 "
-    "bytes among 8 devices by nccl"
-)
-"""Load that stress says it was asked for: the longest sentence of any kind."""
+ASKED = {
+    "host": "8 threads all of the time over 34,359,738,368 bytes, products of 512 in float64 and "
+    "int8",
+    "disk": "1 thread, 33,554,432 bytes a second at most, half written and half read, over "
+    "268,435,456 bytes on ext4, past the page cache",
+    "copies": "1 thread 100 % of the time, copies of 33,554,432 bytes between page-locked memory "
+    "and the device, there and back",
+    "links": "1 thread 50 % of the time, copies, exchanges, gatherings and sums of blocks of "
+    "8,388,608 bytes among 8 devices by nccl",
+}
+"""Load that each kind says it was asked for."""
 MEMORY_RATE, DRAW = 2e12, 7
 """Bytes a second, of the size of such a device's, and a seed."""
 
@@ -270,7 +276,7 @@ class Hour:
         for kind in kinds_of(case.workload, case.parameters):
             span = Span(60_000, 30_000 + self.random.randrange(999), 2**33 + 7, 2**34 + 9, 8_000)
             spans = added([span] * minutes)
-            own = Aggregate(kind=kind, asked=ASKED, spans=spans)
+            own = Aggregate(kind=kind, asked=ASKED[kind], spans=spans)
             for check in checks_of(own, is_again=False):
                 self.journal.append(replace(event, check=check))
 

@@ -153,7 +153,7 @@ def checks_of(aggregate: Aggregate, *, is_again: bool) -> Iterator[Check]:
         kind="exact",
         if_outside="inconclusive",
         detects=1,
-        detects_what="mismatch that is gone when the same is read or copied again",
+        detects_what="mismatch that never came again",
     )
 
 
