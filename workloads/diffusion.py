@@ -5,7 +5,7 @@ encoder), draws latents, adds noise of a strength that goes with a drawn time, a
 U-Net with AdamW to tell the noise, or the velocity between noise and image, by mean squared
 error. All three are the library's classes at the published sizes, with random weights; those of
 the autoencoder's last layers are scaled so that latents have unit variance and hardly any noise
-of their own, as trained ones have. Noise and times are drawn on the host with the images, so
+of their own, as trained ones have. Noise and times are drawn from the seed with the images, so
 that every device is asked the same.
 
 The checks of `parts/training` follow the step in float64, frozen networks and all, and hold
@@ -21,7 +21,7 @@ allowed one. Of the published depth and width no error was measured.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -30,17 +30,19 @@ from torch import nn
 from torch.nn import functional
 from transformers import CLIPTextConfig, CLIPTextModel
 
+from appliance.generator.maps import NORMAL, integers
 from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.parts.auditing.sampling import Sampling
 from workloads.parts.datasets.captions import begin_and_end, captioned_images, require_room
 from workloads.parts.diffusion.diffusers_objects import BUILDS_WITH, diffusers_object
+from workloads.parts.drawing.drawn import Drawer
 from workloads.parts.numerics.classifier import Result
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.size import count_training_flops
 from workloads.parts.training.bounds import ErrorBounds
-from workloads.parts.training.inputs import Inputs, by_torch
+from workloads.parts.training.inputs import DrawnInputs, Inputs, Tensors, of_rank
 from workloads.parts.training.supervised import Replicated
 from workloads.parts.vision.prototypes import wide
 
@@ -106,7 +108,7 @@ class Diffusion(Replicated):
     """
 
     summary: ClassVar[str] = "Stable Diffusion 2 fine-tuning, images and captions on the device"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     small: ClassVar[Parameters] = {
         "batch": 2,
         "side": 128,
@@ -249,24 +251,31 @@ class Diffusion(Replicated):
         return CLIPTextModel(config)
 
     def source(self) -> Inputs:
-        return by_torch(self.inputs)
+        return DrawnInputs(draw=self.draw)
 
-    def inputs(self, rng: torch.Generator) -> dict[str, torch.Tensor]:
-        images, captions = captioned_images(
-            rng,
-            count=self.count,
-            side=self.side,
-            vocabulary=self.vocabulary,
-            length=self.length,
-        )
-        shape = self._shapes()["noise"]
-        return {
-            "images": images,
-            "captions": captions,
-            "draws": torch.randn(shape, generator=rng),
-            "noise": torch.randn(shape, generator=rng),
-            "times": torch.randint(_TIMES, (self.count,), generator=rng),
-        }
+    def draw(self, drawer: Drawer, rank: int) -> Callable[[int], Tensors]:
+        """What makes input sets of a rank where the drawer draws."""
+        shape, times = self._shapes()["noise"], integers(0, _TIMES - 1)
+
+        def batch(index: int) -> Tensors:
+            name = of_rank(str(index), rank)
+            images, captions = captioned_images(
+                drawer,
+                name,
+                count=self.count,
+                side=self.side,
+                vocabulary=self.vocabulary,
+                length=self.length,
+            )
+            return {
+                "images": images,
+                "captions": captions,
+                "draws": drawer.tensor(f"draws {name}", NORMAL, torch.float32, shape),
+                "noise": drawer.tensor(f"latents' noise {name}", NORMAL, torch.float32, shape),
+                "times": drawer.tensor(f"times {name}", times, torch.int64, (self.count,)),
+            }
+
+        return batch
 
 
 @torch.no_grad()

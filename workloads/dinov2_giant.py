@@ -9,7 +9,7 @@ the authors' ViT-g/14 (arXiv 2304.07193); layer scale begins at 1, with which a 
 weights distinguishes its inputs from the first step on. Left out are the regulariser that spreads
 features by nearest neighbours, because a neighbour changes with a rounding, and stochastic depth.
 
-Masks are drawn on the host, equally many patches in every step. The checks of
+Masks hide equally many patches in every step. The checks of
 `parts/training` follow the step in float64, teacher and all: masks of another step, a crop of
 another image, a product in a lower precision or a lost gradient would each be seen; those of
 `parts/vision/teacher.py` hold the teacher to its formula and against collapse.
@@ -25,7 +25,7 @@ that says nothing. With 64 sets its errors stay where they are at first. At full
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -35,19 +35,21 @@ from torch.nn import functional
 from transformers import Dinov2Config, Dinov2Model
 from transformers.models.dinov2.modeling_dinov2 import Dinov2Embeddings
 
+from appliance.generator.maps import WORDS
 from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.parts.auditing.sampling import Sampling
+from workloads.parts.drawing.drawn import Drawer
 from workloads.parts.numerics.classifier import Result
 from workloads.parts.numerics.depth import count_by_depth
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.size import count_training_flops
 from workloads.parts.training.bounds import ErrorBounds
-from workloads.parts.training.inputs import Inputs, by_torch
+from workloads.parts.training.inputs import DrawnInputs, Inputs, Tensors, of_rank
 from workloads.parts.training.state import Trained
-from workloads.parts.vision.crops import LARGE, SMALL, cropped, scenes
-from workloads.parts.vision.masks import block_mask
+from workloads.parts.vision.crops import LARGE, SMALL, drawn_crops, drawn_scenes
+from workloads.parts.vision.masks import Grid, block_masks
 from workloads.parts.vision.prototypes import Head, assigned, cross_entropy
 from workloads.parts.vision.teacher import SelfTaught, Taught
 
@@ -166,7 +168,7 @@ class Dinov2Giant(SelfTaught):
     """
 
     summary: ClassVar[str] = "DINOv2 self-supervised training, ViT-g/14 on many crops"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     small: ClassVar[Parameters] = {
         "batch": 4,
         "num_inputs": 64,
@@ -290,29 +292,42 @@ class Dinov2Giant(SelfTaught):
         )
 
     def source(self) -> Inputs:
-        return by_torch(self.inputs)
+        return DrawnInputs(draw=self.draw)
 
-    def inputs(self, rng: torch.Generator) -> dict[str, torch.Tensor]:
-        shown = scenes(rng, self.count)
-        masks = self._masks(rng)
-        return {
-            "large": cropped(rng, shown, views=_NUM_LARGE, side=self.side, share=LARGE),
-            "small": cropped(rng, shown, views=_NUM_SMALL, side=self.small_side, share=SMALL),
-            "masks": masks,
-            "hidden": masks.flatten().nonzero().flatten(),
-        }
+    def draw(self, drawer: Drawer, rank: int) -> Callable[[int], Tensors]:
+        """What makes input sets of a rank where the drawer draws."""
 
-    def _masks(self, rng: torch.Generator) -> torch.Tensor:
-        """Masks (2 * batch, patches) as numbers; half of them hide nothing."""
-        across = self.side // _PATCH
-        masks = torch.zeros(_NUM_LARGE * self.count, across, across, dtype=torch.long)
-        order = torch.randperm(len(masks), generator=rng)
-        for crop, count in zip(order, self._hidden_patches(), strict=False):
-            block = max(1.0, count / 2)
-            masks[crop] = block_mask(
-                rng, height=across, width=across, count=count, block=block, aspects=_ASPECTS
+        def batch(index: int) -> Tensors:
+            name = of_rank(str(index), rank)
+            shown = drawn_scenes(drawer, name, self.count)
+            large, small = (
+                drawn_crops(drawer, f"{kind} {name}", shown, views=views, side=side, share=share)
+                for kind, views, side, share in (
+                    ("large", _NUM_LARGE, self.side, LARGE),
+                    ("small", _NUM_SMALL, self.small_side, SMALL),
+                )
             )
-        return masks.flatten(1)
+            masks = self._masks(drawer, name)
+            hidden = masks.flatten().nonzero().flatten()
+            return {"large": large, "small": small, "masks": masks, "hidden": hidden}
+
+        return batch
+
+    def _masks(self, drawer: Drawer, name: str) -> torch.Tensor:
+        """Masks (2 * batch, patches) as numbers; half of them hide nothing."""
+        across, counts = self.side // _PATCH, self._hidden_patches()
+        drawn = block_masks(
+            drawer,
+            name,
+            Grid(height=across, width=across),
+            counts=counts,
+            blocks=[max(1.0, count / 2) for count in counts],
+            aspects=_ASPECTS,
+        )
+        shape = (_NUM_LARGE * self.count,)
+        order = drawer.tensor(f"masked {name}", WORDS, torch.int64, shape).argsort(stable=True)
+        masks = torch.zeros(*shape, self._patches, dtype=torch.int64, device=drawn.device)
+        return masks.index_copy_(0, order[: len(drawn)], drawn.to(torch.int64))
 
     def teacher_output(self, output: Trained) -> torch.Tensor:
         """The teacher's prototypes of the first view of each image."""

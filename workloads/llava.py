@@ -17,7 +17,7 @@ relative errors are larger. The library normalises and rotates in float32, in fl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -36,13 +36,14 @@ from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.parts.datasets.captions import captioned_images, require_room
 from workloads.parts.datasets.text import IGNORED
+from workloads.parts.drawing.drawn import Drawer
 from workloads.parts.numerics.parameters import require_choice, require_even_heads, require_positive
 from workloads.parts.numerics.precision import dtype_named
 from workloads.parts.numerics.size import count_flops
 from workloads.parts.numerics.weights import fill
 from workloads.parts.training.audit import Audit, What, is_of_layers, loss_of_next, require_followed
 from workloads.parts.training.bounds import ErrorBounds
-from workloads.parts.training.inputs import Inputs, by_torch
+from workloads.parts.training.inputs import DrawnInputs, Inputs, Tensors, of_rank
 from workloads.parts.training.supervised import Supervised
 
 TEXT = 7
@@ -76,7 +77,7 @@ class Llava(Supervised):
     """
 
     summary: ClassVar[str] = "LLaVA-1.5-7B shape training on captioned images"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     small: ClassVar[Parameters] = {
         "side": 32,
         "patch": 8,
@@ -200,30 +201,36 @@ class Llava(Supervised):
         return model
 
     def source(self) -> Inputs:
-        return by_torch(self.inputs)
+        return DrawnInputs(draw=self.draw)
 
-    def inputs(self, rng: torch.Generator) -> dict[str, torch.Tensor]:
-        images, captions = captioned_images(
-            rng,
-            count=self.count,
-            side=self.side,
-            vocabulary=self.vocabulary - _RESERVED,
-            length=TEXT,
-        )
-        pieces = torch.full((self.count, self._pieces), self.vocabulary - _RESERVED)
-        labels = torch.cat((torch.full_like(pieces, IGNORED), captions), dim=1)
-        tokens = torch.cat((pieces, captions), dim=1)
-        return {
-            "input_ids": tokens,
-            "pixel_values": images,
-            "attention_mask": self._mask(),
-            "labels": labels,
-        }
+    def draw(self, drawer: Drawer, rank: int) -> Callable[[int], Tensors]:
+        """What makes input sets of a rank where the drawer draws."""
 
-    def _mask(self) -> torch.Tensor:
+        def batch(index: int) -> Tensors:
+            images, captions = captioned_images(
+                drawer,
+                of_rank(str(index), rank),
+                count=self.count,
+                side=self.side,
+                vocabulary=self.vocabulary - _RESERVED,
+                length=TEXT,
+            )
+            shape, first = (self.count, self._pieces), self.vocabulary - _RESERVED
+            pieces = torch.full(shape, first, device=captions.device)
+            labels = torch.cat((torch.full_like(pieces, IGNORED), captions), dim=1)
+            return {
+                "input_ids": torch.cat((pieces, captions), dim=1),
+                "pixel_values": images,
+                "attention_mask": self._mask(captions.device),
+                "labels": labels,
+            }
+
+        return batch
+
+    def _mask(self, device: torch.device | None = None) -> torch.Tensor:
         """What each position sees; a library that had to find out would wait for the device."""
         length = self._pieces + TEXT
-        seen = torch.ones(length, length, dtype=torch.bool).tril()
+        seen = torch.ones(length, length, dtype=torch.bool, device=device).tril()
         return seen.expand(self.count, 1, length, length)
 
     def audit(self, seed: int) -> Audit | None:

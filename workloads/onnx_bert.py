@@ -18,14 +18,14 @@ from typing import Any, ClassVar
 import torch
 from transformers import BertConfig, BertForMaskedLM
 
+from appliance.generator.maps import integers
 from appliance.records.json import Parameters
 from workloads.contract.failures import ParameterError
 from workloads.parts.datasets.text import FIRST_ORDINARY, MASK
-from workloads.parts.inference import redrawn
+from workloads.parts.drawing.drawn import Drawer
+from workloads.parts.drawing.weights import Gains
 from workloads.parts.inference.onnx_inference import OnnxInference, Tensors
 from workloads.parts.numerics.parameters import require_positive
-
-GAINS = {"query.weight": 3.0}
 
 
 class Served(torch.nn.Module):
@@ -45,7 +45,7 @@ class Served(torch.nn.Module):
 @dataclass(frozen=True, kw_only=True)
 class OnnxBert(OnnxInference):
     summary: ClassVar[str] = "BERT-base inference through ONNX Runtime, one masked word a sequence"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     small: ClassVar[Parameters] = {
         "batch": 4,
         "sequence": 64,
@@ -58,6 +58,7 @@ class OnnxBert(OnnxInference):
     data_pattern: ClassVar[str] = "random words with one masked"
     unit_roundoffs: ClassVar[float] = 60.0
     turned: ClassVar[Mapping[str, float]] = {"float32": 1e-11, "float16": 1e-5}
+    gains: ClassVar[Gains] = {"query.weight": 3.0}
     unit: ClassVar[str] = "sequences"
     answer: ClassVar[str] = "a word's logits"
     choices: ClassVar[str] = "words"
@@ -94,15 +95,15 @@ class OnnxBert(OnnxInference):
             max_position_embeddings=max(512, self.sequence),
             attn_implementation="eager",  # products that any provider has
         )
-        return Served(BertForMaskedLM(config))
+        network = BertForMaskedLM(config)
+        network.tie_weights()
+        return Served(network)
 
-    def fill(self, network: torch.nn.Module, seed: int) -> None:
-        redrawn.fill(network, seed, gains=GAINS)
-
-    def inputs(self, rng: torch.Generator) -> Tensors:
-        shape = (self.batch, self.sequence)
-        tokens = torch.randint(FIRST_ORDINARY, self.vocabulary, shape, generator=rng)
-        places = torch.randint(self.sequence, (self.batch,), generator=rng)
+    def inputs(self, drawer: Drawer, index: int) -> Tensors:
+        words, shape = integers(FIRST_ORDINARY, self.vocabulary - 1), (self.batch, self.sequence)
+        tokens = drawer.tensor(f"tokens {index}", words, torch.int64, shape)
+        masked = integers(0, self.sequence - 1)
+        places = drawer.tensor(f"masked {index}", masked, torch.int64, (self.batch,))
         return {"tokens": tokens.scatter(1, places[:, None], MASK), "places": places}
 
     def blank(self) -> Tensors:

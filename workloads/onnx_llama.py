@@ -18,9 +18,10 @@ import torch
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRotaryEmbedding
 
+from appliance.generator.maps import NORMAL
 from appliance.records.json import Parameters
 from workloads.contract.failures import ParameterError
-from workloads.parts.inference import redrawn
+from workloads.parts.drawing.drawn import Drawer
 from workloads.parts.inference.onnx_inference import OnnxInference, Tensors
 from workloads.parts.numerics.parameters import require_even_heads, require_positive
 
@@ -52,7 +53,7 @@ class OnnxLlama(OnnxInference):
     """`shared_heads`: heads of keys and values, each of which several queries share."""
 
     summary: ClassVar[str] = "One decoder block of Llama-3.1-8B's shape through ONNX Runtime"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     small: ClassVar[Parameters] = {
         "batch": 2,
         "sequence": 32,
@@ -103,12 +104,9 @@ class OnnxLlama(OnnxInference):
         )
         return Served(config, self.sequence)
 
-    def fill(self, network: torch.nn.Module, seed: int) -> None:
-        redrawn.fill(network, seed)
-
-    def inputs(self, rng: torch.Generator) -> Tensors:
+    def inputs(self, drawer: Drawer, index: int) -> Tensors:
         shape = (self.batch, self.sequence, self.hidden)
-        return {"hidden": torch.randn(shape, generator=rng)}
+        return {"hidden": drawer.tensor(f"hidden {index}", NORMAL, torch.float32, shape)}
 
     def blank(self) -> Tensors:
         return {"hidden": torch.empty(self.batch, self.sequence, self.hidden)}

@@ -41,7 +41,8 @@ from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
-from workloads.parts.datasets.images import labelled_images
+from workloads.parts.datasets.images import drawn_images, drawn_patterns
+from workloads.parts.drawing.drawn import Draws
 from workloads.parts.inference.inference import Inference
 from workloads.parts.inference.onnx_sessions import (
     Nodes,
@@ -122,7 +123,7 @@ class OnnxResnet50(Inference[State, Images]):
     """
 
     summary: ClassVar[str] = "ResNet-50 inference through ONNX Runtime"
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     domain: ClassVar[str] = "inference"
     small: ClassVar[Parameters] = {
         "batch": 4,
@@ -167,15 +168,16 @@ class OnnxResnet50(Inference[State, Images]):
         if not target.onnx_providers:
             message = "onnx_resnet50 needs a provider of ONNX Runtime, and this target names none"
             raise ParameterError(message)
-        rng = torch.Generator().manual_seed(seed)
         dtype = dtype_named(self.dtype)
+        drawer = Draws(target=target, seed=seed).on_host()
+        patterns = drawn_patterns(drawer, TAUGHT)
 
-        def draw(count: int) -> tuple[torch.Tensor, torch.Tensor]:
-            return labelled_images(rng, count=count, side=self.side, classes=TAUGHT)
+        def draw(name: str, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+            return drawn_images(drawer, name, patterns, count=count, side=self.side)
 
-        images = [draw(self.batch)[0].to(dtype) for _ in range(self.num_inputs)]
-        lessons, labels = draw(NUM_LESSONS)
-        more = draw(-(-self.num_agreement // self.batch) * self.batch)[0].to(dtype)
+        images = [draw(str(index), self.batch)[0].to(dtype) for index in range(self.num_inputs)]
+        lessons, labels = draw("lessons", NUM_LESSONS)
+        more = draw("more", -(-self.num_agreement // self.batch) * self.batch)[0].to(dtype)
         network = functools.cache(lambda: _taught(self._network, lessons, labels, seed).to(dtype))
         file = target.artifacts.once(
             "resnet50.onnx",

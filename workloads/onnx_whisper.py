@@ -15,11 +15,11 @@ from typing import Any, ClassVar
 
 import torch
 from transformers import WhisperConfig
-from transformers.models.whisper.modeling_whisper import WhisperEncoder
+from transformers.models.whisper.modeling_whisper import WhisperEncoder, sinusoids
 
 from appliance.records.json import Parameters
-from workloads.parts.datasets.melodies import log_mel, melodies
-from workloads.parts.inference import redrawn
+from workloads.parts.datasets.melodies import drawn_songs, drawn_spectrograms
+from workloads.parts.drawing.drawn import Drawer
 from workloads.parts.inference.onnx_inference import OnnxInference, Tensors
 from workloads.parts.numerics.parameters import require_even_heads, require_positive
 
@@ -44,7 +44,7 @@ class OnnxWhisper(OnnxInference):
     """`positions` is the number of places that the encoder attends to, 50 for each second."""
 
     summary: ClassVar[str] = "Whisper-large-v3 encoder inference through ONNX Runtime"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     small: ClassVar[Parameters] = {
         "batch": 2,
         "positions": 50,
@@ -57,6 +57,7 @@ class OnnxWhisper(OnnxInference):
     data_pattern: ClassVar[str] = "generated melodies in noise"
     unit_roundoffs: ClassVar[float] = 60.0
     turned: ClassVar[Mapping[str, float]] = {"float32": 1e-11, "float16": 1e-5}
+    excluded: ClassVar[tuple[str, ...]] = ("embed_positions.weight",)
     unit: ClassVar[str] = "clips"
     answer: ClassVar[str] = "a place's hidden state"
 
@@ -81,15 +82,22 @@ class OnnxWhisper(OnnxInference):
             encoder_ffn_dim=4 * self.hidden,
             attn_implementation="eager",  # products that any provider has
         )
-        return Served(WhisperEncoder(config))
+        encoder = WhisperEncoder(config)
+        table = encoder.embed_positions.weight
+        with torch.no_grad():
+            table.copy_(sinusoids(*table.shape))
+        return Served(encoder)
 
-    def fill(self, network: torch.nn.Module, seed: int) -> None:
-        redrawn.fill(network, seed, excluded=("embed_positions.weight",))
-
-    def inputs(self, rng: torch.Generator) -> Tensors:
-        frames = 2 * self.positions
-        clips, _ = melodies(rng, count=self.batch, frames=frames, classes=CLASSES)
-        return {"clips": log_mel(clips, self.bins)}
+    def inputs(self, drawer: Drawer, index: int) -> Tensors:
+        clips, _ = drawn_spectrograms(
+            drawer,
+            str(index),
+            drawn_songs(drawer, CLASSES, name=f"songs {index}"),
+            count=self.batch,
+            bins=self.bins,
+            frames=2 * self.positions,
+        )
+        return {"clips": clips}
 
     def blank(self) -> Tensors:
         return {"clips": torch.empty(self.batch, self.bins, 2 * self.positions)}

@@ -14,7 +14,7 @@ pairs. A skipped or repeated denoising step, a prompt or noise of another image,
 features, a product in a lower precision and a wrong schedule would each be seen. In float64 a
 velocity must also change with its prompt, and no image may be constant.
 
-Weights are random, and are drawn again for the reference, a layer at a time at full size.
+Weights are drawn on the device, and again for the reference, a layer at a time at full size.
 
 What an embedded time is depends on how a device rounds exponentials, which sines of products to
 3500 magnify; so the sines are compared by themselves, each to the bound that its product gives, and
@@ -107,7 +107,7 @@ class TextToImage(Inference[State, Made]):
     """`checked`: pairs of a denoising step and an image that are recomputed, of each output."""
 
     summary: ClassVar[str] = "FLUX.1-dev shape, text to image, all denoising steps"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     small: ClassVar[Parameters] = {
         "batch": 2,
         "side": 64,
@@ -228,7 +228,7 @@ class TextToImage(Inference[State, Made]):
         dtype = dtype_named(self.dtype)
         draws = Draws(target=target, seed=seed)
         return State(
-            networks=flux.on_device(self._sizes(), seed, target.device, dtype),
+            networks=flux.on_device(self._sizes(), draws, target.device, dtype),
             inputs=[self._draw(draws, index) for index in range(self.num_inputs)],
             cycle=InputCycle(of=self.num_inputs),
             seed=seed,

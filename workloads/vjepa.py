@@ -21,7 +21,7 @@ to its formula and against collapse.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -34,14 +34,15 @@ from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.parts.auditing.sampling import Sampling
 from workloads.parts.datasets.videos import moving_shapes
+from workloads.parts.drawing.drawn import Drawer
 from workloads.parts.numerics.classifier import Result
 from workloads.parts.numerics.depth import count_by_depth
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.size import count_training_flops
 from workloads.parts.training.bounds import ErrorBounds
-from workloads.parts.training.inputs import Inputs, by_torch
+from workloads.parts.training.inputs import DrawnInputs, Inputs, Tensors, of_rank
 from workloads.parts.training.state import Trained
-from workloads.parts.vision.masks import block_mask, tubes
+from workloads.parts.vision.masks import Grid, block_masks, tubes
 from workloads.parts.vision.prototypes import wide
 from workloads.parts.vision.teacher import SelfTaught, Taught
 
@@ -134,7 +135,7 @@ def _distance(foreseen: torch.Tensor, true: torch.Tensor) -> torch.Tensor:
 @dataclass(frozen=True, kw_only=True)
 class Vjepa(SelfTaught):
     summary: ClassVar[str] = "V-JEPA self-supervised training, ViT-H/16 on videos"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     small: ClassVar[Parameters] = {
         "batch": 4,
         "frames": 8,
@@ -263,22 +264,35 @@ class Vjepa(SelfTaught):
         return Foresight(VJEPA2Model(config))
 
     def source(self) -> Inputs:
-        return by_torch(self.inputs)
+        return DrawnInputs(draw=self.draw)
 
-    def inputs(self, rng: torch.Generator) -> dict[str, torch.Tensor]:
-        drawn = {"videos": moving_shapes(rng, count=self.count, frames=self.frames, side=self.side)}
-        kinds = zip(_BLOCKS, self._hidden_places(), strict=True)
-        for number, (block, hidden) in enumerate(kinds):
-            masks = [self._mask(rng, block, hidden) for _ in range(self.count)]
-            drawn[f"seen_{number}"] = torch.stack([tubes(~mask, self._depth) for mask in masks])
-            drawn[f"hidden_{number}"] = torch.stack([tubes(mask, self._depth) for mask in masks])
-        return drawn
+    def draw(self, drawer: Drawer, rank: int) -> Callable[[int], Tensors]:
+        """What makes input sets of a rank where the drawer draws."""
 
-    def _mask(self, rng: torch.Generator, block: float, hidden: int) -> torch.Tensor:
-        across = self._across
-        size = block * across**2
-        return block_mask(
-            rng, height=across, width=across, count=hidden, block=size, aspects=_ASPECTS
+        def batch(index: int) -> Tensors:
+            name = of_rank(str(index), rank)
+            videos = moving_shapes(
+                drawer, name, count=self.count, frames=self.frames, side=self.side
+            )
+            made = {"videos": videos}
+            for number in range(len(_HIDDEN)):
+                masks = self._masks(drawer, f"{number} {name}", number)
+                made[f"seen_{number}"] = tubes(~masks, self._depth)
+                made[f"hidden_{number}"] = tubes(masks, self._depth)
+            return made
+
+        return batch
+
+    def _masks(self, drawer: Drawer, name: str, number: int) -> torch.Tensor:
+        """Masks (clip, place of a frame) of one of the two kinds."""
+        grid = Grid(height=self._across, width=self._across)
+        return block_masks(
+            drawer,
+            name,
+            grid,
+            counts=[self._hidden_places()[number]] * self.count,
+            blocks=[_BLOCKS[number] * grid.cells] * self.count,
+            aspects=_ASPECTS,
         )
 
     def teacher_output(self, output: Trained) -> torch.Tensor:

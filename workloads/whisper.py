@@ -2,8 +2,8 @@
 
 One step is forward, loss, backward and AdamW of the encoder and a classifier on top, on 30
 seconds of generated melodies a clip; the class of a clip is its melody. The mel spectrograms
-are made on the host before the first step (`parts/datasets/melodies.py`). The table of positions is
-constant, as it is in Whisper. Dropout is off, so that float64 can follow. The checks of
+are drawn on the device before the first step (`parts/datasets/melodies.py`). The table of positions
+is constant, as it is in Whisper. Dropout is off, so that float64 can follow. The checks of
 `parts/training` recompute the step: a convolution or a product in a lower precision, labels
 of other clips, a part of the batch left out and a weight that the optimiser missed would each
 be seen.
@@ -14,7 +14,7 @@ beside what they are summed from.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -24,12 +24,13 @@ from transformers import WhisperConfig, WhisperForAudioClassification
 from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
-from workloads.parts.datasets.melodies import log_mel, melodies
+from workloads.parts.datasets.melodies import drawn_songs, drawn_spectrograms
+from workloads.parts.drawing.drawn import Drawer
 from workloads.parts.numerics.initial import scaled
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.size import count_flops
 from workloads.parts.training.bounds import ErrorBounds
-from workloads.parts.training.inputs import Inputs, by_torch
+from workloads.parts.training.inputs import DrawnInputs, Inputs, Tensors, of_rank
 from workloads.parts.training.supervised import Supervised
 
 ACTIVATIONS = ("gelu", "silu")
@@ -40,7 +41,7 @@ class Whisper(Supervised):
     """`positions` is the number of places that the encoder attends to, 50 for each second."""
 
     summary: ClassVar[str] = "Whisper-tiny encoder training to classify melodies"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     small: ClassVar[Parameters] = {
         "batch": 8,
         "positions": 75,
@@ -108,11 +109,24 @@ class Whisper(Supervised):
         return model
 
     def source(self) -> Inputs:
-        return by_torch(self.inputs)
+        return DrawnInputs(draw=self.draw)
 
-    def inputs(self, rng: torch.Generator) -> dict[str, torch.Tensor]:
-        clips, labels = melodies(rng, count=self.count, frames=self._frames, classes=self.classes)
-        return {"input_features": log_mel(clips, self.bins), "labels": labels}
+    def draw(self, drawer: Drawer, rank: int) -> Callable[[int], Tensors]:
+        """What makes input sets of a rank where the drawer draws; all have the same melodies."""
+        songs = drawn_songs(drawer, self.classes)
+
+        def batch(index: int) -> Tensors:
+            clips, labels = drawn_spectrograms(
+                drawer,
+                of_rank(str(index), rank),
+                songs,
+                count=self.count,
+                bins=self.bins,
+                frames=self._frames,
+            )
+            return {"input_features": clips, "labels": labels}
+
+        return batch
 
     def error_bounds(self) -> ErrorBounds:
         return ErrorBounds(loss=4, logits=64, gradients=128, scale=10)

@@ -1,20 +1,20 @@
 """Whisper that writes down what it hears: an encoder over 30 seconds, then a token at a time.
 
 One step encodes a batch of clips and generates `new_tokens` tokens for each, greedily: every token
-reads the cache of those before, and the encoded clip through a cache of its own. The spectrograms
-are of generated melodies, made on the host before the first step (`parts/datasets/melodies.py`).
-Clips are what is counted; each is transcribed once, to its full length.
+reads the cache of those before, and the encoded clip through a cache of its own. Weights and the
+spectrograms of melodies (`parts/datasets/melodies.py`) are drawn on the device before the first
+step. Clips are what is counted; each is transcribed once, to its full length.
 
 The check feeds the generated tokens to the same class in float64, in one pass without any cache,
-from weights drawn again from the seed, and compares the logits of every generated position: of all
-clips of the first step, and of `checked` clips, drawn by the seed and the number of the step, of
-the others that are asked for. Tokens of all clips are held against the device's own logits, and
-counted (`parts/language/generated.py`). A stale cache, a clip of another request, a missing token
-and a product in a lower precision would each be seen. In float64 the logits must also change with
-the clip. Some weights are drawn larger than would keep signals' size: those of the decoder's
-attention to the clip, so that it listens to some moments more than to others, and those of the
-first convolution, since positions would drown what is heard. Without that another clip changes 3 %
-of the logits' size, with it 18 %, of 50 places as of 400.
+from weights and spectrograms drawn again from the seed, and compares the logits of every generated
+position: of all clips of the first step, and of `checked` clips, drawn by the seed and the number
+of the step, of the others that are asked for. Tokens of all clips are held against the device's own
+logits, and counted (`parts/language/generated.py`). A stale cache, a clip of another request, a
+missing token and a product in a lower precision would each be seen. In float64 the logits must also
+change with the clip. Some weights are drawn larger than would keep signals' size: those of the
+decoder's attention to the clip, so that it listens to some moments more than to others, and those
+of the first convolution, since positions would drown what is heard. Without that another clip
+changed 3 % of the logits' size, with it 18 %, of 50 places as of 400.
 
 Healthy errors reach at most 0.3 of their bounds.
 """
@@ -33,6 +33,8 @@ from transformers import (
     WhisperConfig,
     WhisperForConditionalGeneration,
 )
+from transformers.initialization import no_init_weights
+from transformers.models.whisper.modeling_whisper import sinusoids
 
 from appliance.records.journal import Check
 from appliance.records.json import Parameters
@@ -41,8 +43,9 @@ from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
-from workloads.parts.datasets.melodies import log_mel, melodies
-from workloads.parts.inference import redrawn
+from workloads.parts.datasets.melodies import drawn_songs, drawn_spectrograms
+from workloads.parts.drawing.drawn import Drawer, Draws, HostDraws
+from workloads.parts.drawing.weights import fill
 from workloads.parts.language.generated import (
     Generated,
     Tensors,
@@ -87,7 +90,7 @@ class WhisperTranscribe(Generation[State]):
     """`positions` is the number of places that the encoder attends to, 50 for each second."""
 
     summary: ClassVar[str] = "Whisper-large-v3 shape, greedy transcription with a cache"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     small: ClassVar[Parameters] = {
         "batch": 4,
         "positions": 50,
@@ -187,34 +190,48 @@ class WhisperTranscribe(Generation[State]):
         )
         return WhisperForConditionalGeneration(config)
 
-    def _filled(self, seed: int, device: torch.device) -> WhisperForConditionalGeneration:
+    def _filled(self, drawer: Drawer, device: torch.device) -> WhisperForConditionalGeneration:
         """Model in the format that runs; the table of sines is computed on the host."""
-        model = self._model()
-        torch.nn.Module.to(model, device, dtype_named(self.dtype))
+        with no_init_weights(), device:
+            model = self._model()
+        model.tie_weights()
+        table = model.model.encoder.embed_positions.weight
+        with torch.no_grad():
+            table.copy_(sinusoids(*table.shape))
+        torch.nn.Module.to(model, dtype_named(self.dtype))
         torch.nn.Module.eval(model)
-        redrawn.fill(model, seed, gains=GAINS, excluded=NOT_REDRAWN)
+        fill(model, drawer, gains=GAINS, excluded=NOT_REDRAWN)
         model.requires_grad_(requires_grad=False)
         return model
 
     def build(self, target: Target, seed: int) -> State:
-        dtype = dtype_named(self.dtype)
-        rng = torch.Generator().manual_seed(seed)
-        frames = 2 * self.positions
-        clips = [
-            log_mel(
-                melodies(rng, count=self.batch, frames=frames, classes=CLASSES)[0], self.bins
-            ).to(target.device, dtype)
-            for _ in range(self.num_inputs)
-        ]
+        draws = Draws(target=target, seed=seed)
+        songs = drawn_songs(draws, CLASSES)
         return State(
-            model=self._filled(seed, target.device),
-            requests=clips,
+            model=self._filled(draws, target.device),
+            requests=[self._clips(draws, songs, index) for index in range(self.num_inputs)],
             opening=self._opening().to(target.device),
-            bar=bar(self.vocabulary, self.ends).to(target.device, dtype),
+            bar=bar(self.vocabulary, self.ends).to(target.device, dtype_named(self.dtype)),
             cycle=InputCycle(of=self.num_inputs),
             seed=seed,
             artifacts=target.artifacts,
         )
+
+    def _clips(self, drawer: Drawer, songs: torch.Tensor, index: int) -> torch.Tensor:
+        """Spectrograms (clip, bin, frame) of an input set, where the drawer draws."""
+        clips, _ = drawn_spectrograms(
+            drawer,
+            str(index),
+            songs,
+            count=self.batch,
+            bins=self.bins,
+            frames=2 * self.positions,
+        )
+        return clips.to(dtype_named(self.dtype))
+
+    def request(self, state: State, index: int) -> torch.Tensor:
+        drawer = HostDraws(seed=state.seed)
+        return self._clips(drawer, drawn_songs(drawer, CLASSES), index)
 
     def _opening(self) -> torch.Tensor:
         """Tokens (position) that a transcript begins with."""
@@ -274,7 +291,7 @@ class WhisperTranscribe(Generation[State]):
 
         `own` is of each clip, `other` of the first one's tokens as if of another clip.
         """
-        model: Any = self._filled(seed, torch.device("cpu")).double()
+        model: Any = self._filled(HostDraws(seed=seed), torch.device("cpu")).double()
         wanted = clips[[*chosen, (chosen[0] + 1) % self.batch]].double()
         written = torch.cat((tokens, tokens[:1]))
         opening = self._opening().expand(len(written), -1)

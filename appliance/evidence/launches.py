@@ -108,7 +108,9 @@ class LaunchEvidence:
     of their line, with device and cause. `idle` holds those that no work of this run can be in,
     `has_reported` says that its process has sent a record, `has_stepped` that it has made its first
     step. `witnessed` are trains of equal work, `users` are processes on its devices. `stage_times`
-    are what the ranks of the last start said that their time went to. `loads` keeps for each device
+    are what the ranks of the last start said that their time went to. What a launch has few of
+    stands in tuples: a large node plans tens of thousands, and most lists of most stay empty.
+    `loads` keeps for each device
     the readings under load of so many readings and blocks.
     """
 
@@ -118,9 +120,9 @@ class LaunchEvidence:
     mode: LaunchMode | None = None
     place: int | None = None
     ended: LaunchEnded | None = None
-    ends: list[LaunchEnded] = field(default_factory=list)
+    ends: tuple[LaunchEnded, ...] = ()
     started: Started | None = None
-    calibrated: list[Calibrated] = field(default_factory=list)
+    calibrated: tuple[Calibrated, ...] = ()
     warmed: dict[int, Sequence[int]] = field(default_factory=dict)
     blocks: list[Block] = field(default_factory=list)
     phases: list[PhaseBegan] = field(default_factory=list)
@@ -129,18 +131,18 @@ class LaunchEvidence:
     readings: list[Sampled] = field(default_factory=list)
     blocks_before: list[int | None] = field(default_factory=list)
     excursions: list[tuple[str, str, str]] = field(default_factory=list)
-    idle: list[IdleReading] = field(default_factory=list)
-    users: list[UsersSeen] = field(default_factory=list)
+    idle: tuple[IdleReading, ...] = ()
+    users: tuple[UsersSeen, ...] = ()
     witnessed: list[Witnessed] = field(default_factory=list)
     has_reported: bool = False
     has_stepped: bool = False
     checks: list[Checked] = field(default_factory=list)
-    digested: list[Digested] = field(default_factory=list)
+    digested: tuple[Digested, ...] = ()
     repeated: list[Repeated] = field(default_factory=list)
     examined: list[MismatchExamined] = field(default_factory=list)
-    libraries: list[Libraries] = field(default_factory=list)
-    float32_products: list[Float32Products] = field(default_factory=list)
-    stage_times: list[StageTimes] = field(default_factory=list)
+    libraries: tuple[Libraries, ...] = ()
+    float32_products: tuple[Float32Products, ...] = ()
+    stage_times: tuple[StageTimes, ...] = ()
     artifacts: dict[str, set[str]] = field(default_factory=dict)
     is_under_way: bool = False
     is_open: bool = False
@@ -312,7 +314,7 @@ class LaunchEvidence:
             case Started():
                 self.started, self.has_stepped = event, True
             case Calibrated():
-                self.calibrated.append(event)
+                self.calibrated += (event,)
                 self.is_under_way = True
             case Warmed():
                 self.warmed[event.rank] = event.wall_ns
@@ -332,17 +334,17 @@ class LaunchEvidence:
             case Checked():
                 self.checks.append(event)
             case Digested():
-                self.digested.append(event)
+                self.digested += (event,)
             case Libraries():
-                self.libraries.append(event)
+                self.libraries += (event,)
             case Float32Products():
-                self.float32_products.append(event)
+                self.float32_products += (event,)
             case Repeated():
                 self.repeated.append(event)
             case MismatchExamined():
                 self.examined.append(event)
             case StageTimes():
-                self.stage_times.append(event)
+                self.stage_times += (event,)
 
     def cut(self) -> None:
         """The run was interrupted; a launch under way ends here, unless the journal says how."""
@@ -359,7 +361,7 @@ class LaunchEvidence:
             self._note(f"launch {self.id} was made twice, and no result may be redrawn")
         self.mode, self.ended, self.is_open, self.is_cut = event.mode, None, True, False
         self.is_under_way = self.has_reported = self.has_stepped = False
-        self.stage_times.clear()
+        self.stage_times = ()
         if not self.is_of_before:  # launches have read what it had made
             self.artifacts.clear()  # made anew; what it had checked stays
         self.is_of_before = False
@@ -372,7 +374,7 @@ class LaunchEvidence:
         if event.outcome == "interrupted":
             self.is_cut = self.was_interrupted = True
         self.ended, self.is_open = event, False
-        self.ends.append(event)
+        self.ends += (event,)
 
     def _inside(self) -> None:
         if not self.is_open:

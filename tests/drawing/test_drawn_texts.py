@@ -1,11 +1,9 @@
 """Texts that training draws: the bits of the host, others for each rank, and by NumPy the same."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
 from support.device_draws import DeviceDraws, bytes_of
 
@@ -13,24 +11,12 @@ from appliance.generator import drawing
 from appliance.generator.maps import WORDS, Map, integers
 from workloads.bert import Bert
 from workloads.contract.target import Artifacts, Target
-from workloads.llm_full import LlmFull
-from workloads.llm_lora import LlmLora
 from workloads.parts.datasets.text import FIRST_ORDINARY, IGNORED, MASK, Language, masked_text
-from workloads.parts.drawing.drawn import Drawer, HostDraws, described
+from workloads.parts.drawing.drawn import HostDraws, described
 from workloads.parts.training.checks import check_step
-from workloads.parts.training.inputs import DrawnSets, Tensors
-from workloads.reformer import Reformer
-from workloads.t5 import T5
+from workloads.parts.training.inputs import DrawnSets
 
 SEED, VOCABULARY, COUNT, LENGTH = 5, 900, 6, 40
-Draw = Callable[[Drawer, int], Callable[[int], Tensors]]
-ROWS: dict[str, Draw] = {
-    "bert": Bert(**Bert.small)._draw,
-    "reformer": Reformer(**Reformer.small).draw,
-    "t5": T5(**T5.small).draw,
-    "llm_lora": LlmLora(**LlmLora.small).draw,
-    "llm_full": LlmFull(**LlmFull.small).draw,
-}
 
 
 def whole(name: str, values: Map, *shape: int) -> np.ndarray:
@@ -64,18 +50,6 @@ def test_a_device_and_the_host_and_numpy_draw_the_same_text() -> None:
         language = Language.of(drawer, VOCABULARY)
         made = masked_text(language, "3", count=COUNT, length=LENGTH)
         assert [bytes_of(one) for one in made] == [one.tobytes() for one in expected]
-
-
-@pytest.mark.parametrize("name", ROWS)
-def test_a_device_draws_the_batch_of_the_host_and_ranks_draw_others(name: str) -> None:
-    device = DeviceDraws(SEED)
-    made, host = ROWS[name](device, 1)(1), ROWS[name](HostDraws(seed=SEED), 1)
-    assert {key: bytes_of(one) for key, one in made.items()} == {
-        key: bytes_of(one) for key, one in host(1).items()
-    }
-    assert len(set(device.names)) == len(device.names)
-    others = [host(0), ROWS[name](HostDraws(seed=SEED), 0)(1)]
-    assert len({bytes_of(one["input_ids"]) for one in (made, *others)}) == 3
 
 
 def test_a_spoilt_token_gives_other_results_and_other_bits(tmp_path: Path) -> None:

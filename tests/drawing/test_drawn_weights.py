@@ -50,7 +50,7 @@ def test_launch_keeps_account_of_every_weight(tmp_path: Path) -> None:
 @pytest.mark.parametrize("shape", [(300,), (70, 300)], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_a_device_draws_the_weights_of_the_host(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
-    one = drawn.described(5, "w", values_of(shape), dtype, shape)
+    one = drawn.described(5, "w", values_of("w", shape), dtype, shape)
     integers = torch.int32 if dtype.itemsize == 4 else torch.int16
     by_device, by_host = drawn.drawn_by_device(one, HOST), drawn.on_host(one)
     assert torch.equal(by_device.view(integers), by_host.view(integers))
@@ -74,5 +74,13 @@ def test_weight_depends_on_seed_and_name() -> None:
 
 
 def test_variance_of_a_row_is_a_square_root_and_no_power() -> None:
-    assert values_of((11_008, 4096)) == maps.normal(0.0, 2.0**-6)
-    assert str(values_of((4096, 11_008))) == "normal 0.0 by 0.009531160645787792"
+    assert values_of("w", (11_008, 4096)) == maps.normal(0.0, 2.0**-6)
+    assert str(values_of("w", (4096, 11_008))) == "normal 0.0 by 0.009531160645787792"
+
+
+def test_convolutions_biases_and_gains_of_a_model_have_their_own_distributions() -> None:
+    gains = {"first.weight": 3.0, "bias": 2.0}
+    assert values_of("last.weight", (8, 4, 3, 3), gains) == maps.normal(0.0, 1 / 6)
+    assert values_of("first.weight", (8, 16), gains) == maps.normal(0.0, 3 / 4)
+    assert values_of("norm.weight", (8,), gains) == maps.normal(1.0, 0.1)
+    assert values_of("first.bias", (8,), gains) == maps.normal(0.0, 0.2)

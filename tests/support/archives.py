@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from support.labelled_images import labelled_images
 
-from workloads.parts.datasets.images import labelled_images
 from workloads.parts.datasets.restricted_pickle import Matrix
 
 ARRAY = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R"

@@ -13,7 +13,8 @@ from workloads.contract.failures import ParameterError
 from workloads.contract.target import Artifacts, Target
 from workloads.diffusion import Diffusion
 from workloads.parts.datasets.captions import captioned_images
-from workloads.parts.datasets.shapes import COLOURS, SHAPES, covered
+from workloads.parts.datasets.shapes import COLOURS, SHAPES, UNITS, covered
+from workloads.parts.drawing.drawn import HostDraws
 
 
 def on_processor(folder: Path) -> Target:
@@ -66,7 +67,7 @@ def test_latents_are_of_unit_size_and_tell_images_apart(tmp_path: Path):
 def test_caption_tells_what_the_image_shows():
     """Images of one caption are the same but for their noise, those of two are not."""
     images, captions = captioned_images(
-        torch.Generator().manual_seed(1), count=4000, side=8, vocabulary=64, length=16
+        HostDraws(seed=1), "0", count=4000, side=8, vocabulary=64, length=16
     )
     _, number = captions.unique(dim=0, return_inverse=True)
     alike = (number[:, None] == number[None]).triu(diagonal=1).nonzero()
@@ -79,7 +80,7 @@ def test_caption_tells_what_the_image_shows():
 
 def test_shapes_differ_and_lie_where_they_are_put():
     number = len(SHAPES)
-    centre, radius = torch.full((number, 2), 0.25), torch.full((number,), 0.2)
+    centre, radius = torch.full((number, 2), UNITS // 4), torch.full((number,), UNITS // 5)
     masks = covered(torch.arange(number), centre, radius, 64)
     assert len(masks.flatten(1).unique(dim=0)) == number
     assert not masks[:, 32:].any()

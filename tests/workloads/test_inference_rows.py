@@ -29,6 +29,9 @@ from workloads.onnx_llama import OnnxLlama
 from workloads.onnx_whisper import OnnxWhisper
 from workloads.parts.diffusion import flux
 from workloads.parts.drawing import drawn
+from workloads.parts.drawing.drawn import HostDraws
+from workloads.parts.drawing.weights import fill
+from workloads.parts.drawing.weights import weight as weight_of
 from workloads.parts.inference import redrawn
 from workloads.parts.inference.onnx_inference import OnnxInference
 from workloads.parts.inference.onnx_sessions import export, in_full, open_session, run
@@ -273,8 +276,8 @@ def test_streamed_model_is_the_whole_model_and_leaves_no_weights():
     assert isinstance(workload, TextToImage)
     sizes = workload._sizes()
     whole = redrawn.moved_empty(_on_meta(sizes), torch.device("cpu"))
-    redrawn.fill(whole, SEED)
-    streamed = redrawn.streamed(sizes.t5, SEED, dtype=torch.float32)
+    fill(whole, HostDraws(seed=SEED), prefix="t5 ")
+    streamed = redrawn.streamed(sizes.t5, HostDraws(seed=SEED), dtype=torch.float32, prefix="t5 ")
     tokens = torch.arange(8)[None] + 3
     with torch.no_grad():
         result = streamed(input_ids=tokens).last_hidden_state
@@ -325,9 +328,7 @@ def test_network_is_exported_whatever_products_torch_makes(
     """Torch's exporter reads its older switches, which raise where newer ones say otherwise."""
     choose_float32_products("cuda", in_tf32=in_tf32)
     workload = kind(**kind.small)
-    network = workload.network().float()
-    workload.fill(network, SEED)
-    inputs = workload.inputs(torch.Generator().manual_seed(SEED))
+    network, inputs = workload.filled(SEED), workload.inputs(HostDraws(seed=SEED), 0)
     export(network, inputs, "answer", tmp_path / "network.onnx")
     session = open_session(tmp_path / "network.onnx", (PROVIDER,))
     answer = run(session, {name: value.numpy() for name, value in inputs.items()})
@@ -386,7 +387,7 @@ def test_block_is_that_of_the_independent_decoder(tmp_path: Path):
     )
 
     def weight(name: str, *sizes: int) -> torch.Tensor:
-        return redrawn.weight(name, torch.Size(sizes), SEED).double()
+        return weight_of(HostDraws(seed=SEED), name, sizes, torch.float32).double()
 
     hidden = torch.from_numpy(subject.state.inputs[0]["hidden"]).double()
     expected = layer(shape, weight, hidden, "layer")

@@ -32,7 +32,6 @@ from workloads.onnx_bert import OnnxBert
 from workloads.onnx_llama import OnnxLlama
 from workloads.onnx_resnet50 import OnnxResnet50
 from workloads.onnx_whisper import OnnxWhisper
-from workloads.parts.datasets.images import labelled_images
 from workloads.parts.datasets.text import (
     FIRST_ORDINARY,
     IGNORED,
@@ -209,16 +208,6 @@ def test_formula_is_that_of_torch(rule: Optimizer):
 
 
 # ------------------------------------------------------------------ data
-
-
-def test_images_of_one_class_are_alike_and_of_two_are_not():
-    images, labels = labelled_images(torch.Generator().manual_seed(1), count=60, side=32, classes=2)
-    zero, one = images[labels == 0].flatten(1), images[labels == 1].flatten(1)
-    within = torch.nn.functional.cosine_similarity(zero[0], zero[1], dim=0)
-    between = torch.nn.functional.cosine_similarity(zero[0], one[0], dim=0)
-    assert within > 0.35
-    assert abs(between) < 0.25
-    assert images.std().item() == pytest.approx(1.0, abs=0.1)
 
 
 def test_masked_text_masks_as_bert_does_and_can_be_told_from_neighbours():

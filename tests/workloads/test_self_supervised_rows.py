@@ -14,12 +14,13 @@ from workloads.contract.failures import ParameterError
 from workloads.contract.target import Artifacts, Target
 from workloads.dinov2_giant import Dinov2Giant
 from workloads.parts.datasets.videos import moving_shapes
+from workloads.parts.drawing.drawn import HostDraws
 from workloads.parts.numerics.depth import count_by_depth
 from workloads.parts.numerics.size import count_training_flops
 from workloads.parts.training.comparisons import GRADIENTS
 from workloads.parts.vision import teacher
-from workloads.parts.vision.crops import LARGE, SMALL, cropped, scenes
-from workloads.parts.vision.masks import block_mask, tubes
+from workloads.parts.vision.crops import LARGE, SMALL, drawn_crops, drawn_scenes
+from workloads.parts.vision.masks import Grid, block_masks, tubes
 from workloads.parts.vision.prototypes import assigned
 from workloads.vjepa import Vjepa
 
@@ -162,32 +163,34 @@ def test_targets_share_the_prototypes_out_evenly():
 
 
 def test_mask_is_made_of_blocks_and_has_the_asked_number_of_cells():
-    for count in (1, 17, 123, 195):
-        mask = block_mask(
-            rng(count), height=14, width=14, count=count, block=29, aspects=(0.75, 1.5)
-        )
-        assert mask.sum() == count
-    mask = block_mask(rng(), height=14, width=14, count=60, block=29, aspects=(0.75, 1.5))
+    counts = [1, 17, 60, 123, 195]
+    grid = Grid(height=14, width=14)
+    masks = block_masks(
+        HostDraws(seed=1), "0", grid, counts=counts, blocks=[29] * 5, aspects=(0.75, 1.5)
+    )
+    assert masks.sum(dim=1).tolist() == counts
+    mask = masks[2].view(14, 14)
     neighbours = (mask[1:] & mask[:-1]).sum() / mask[1:].sum()
     assert neighbours > 0.7  # of cells strewn evenly it is 60 / 196
 
 
 def test_tubes_hide_the_same_cells_of_every_plane():
-    mask = torch.tensor([[True, False], [False, True]])
-    assert tubes(mask, 3).tolist() == [0, 3, 4, 7, 8, 11]
+    masks = torch.tensor([[True, False, False, True], [False, True, True, False]])
+    assert tubes(masks, 3).tolist() == [[0, 3, 4, 7, 8, 11], [1, 2, 5, 6, 9, 10]]
 
 
 def test_crops_of_one_scene_are_more_alike_than_those_of_two():
-    shown = scenes(rng(), 32)
-    large = cropped(rng(2), shown, views=2, side=28, share=LARGE).mean(dim=(2, 3))
-    small = cropped(rng(3), shown, views=1, side=28, share=SMALL).mean(dim=(2, 3))
+    drawer = HostDraws(seed=1)
+    shown = drawn_scenes(drawer, "0", 32)
+    large = drawn_crops(drawer, "large 0", shown, views=2, side=28, share=LARGE).mean(dim=(2, 3))
+    small = drawn_crops(drawer, "small 0", shown, views=1, side=28, share=SMALL).mean(dim=(2, 3))
     first, second = large[:32], large[32:]
     assert (first - second).norm() < 0.6 * (first - second.roll(1, 0)).norm()
     assert (first - small).norm() < 0.8 * (first - small.roll(1, 0)).norm()
 
 
 def test_a_frame_foretells_the_next_better_than_another_video_does():
-    videos = moving_shapes(rng(), count=8, frames=4, side=32)
+    videos = moving_shapes(HostDraws(seed=1), "0", count=8, frames=4, side=32)
     near = (videos[:, 0] - videos[:, 1]).square().mean()
     far = (videos[:, 0] - videos.roll(1, 0)[:, 1]).square().mean()
     assert near < 0.3 * far

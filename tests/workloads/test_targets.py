@@ -26,6 +26,7 @@ from support.archives import (
     an_archive,
     old_pickle,
 )
+from support.labelled_images import labelled_images
 
 from appliance.storage import suite_file
 from workloads import cifar10_resnet
@@ -33,7 +34,6 @@ from workloads.cifar10_resnet import Cifar10Resnet
 from workloads.contract.failures import ParameterError
 from workloads.gcn_cora import GcnCora, Product
 from workloads.parts.datasets import cifar, planetoid, restricted_pickle
-from workloads.parts.datasets.images import labelled_images
 from workloads.parts.datasets.restricted_pickle import Array, Matrix
 from workloads.parts.training import branch_points, reference
 from workloads.parts.training.optimizers import Nesterov

@@ -1,9 +1,14 @@
-"""Coloured shapes on a plane: what generated videos move about and generated captions name."""
+"""Coloured shapes on a plane: what drawn videos move about and drawn captions name.
+
+Where a shape lies follows from integers alone, so it covers the same pixels on every device.
+"""
 
 from __future__ import annotations
 
 import torch
 
+UNITS = 4096
+"""Of a side, in which places and sizes are counted."""
 SHAPES = ("disc", "square", "ring", "cross")
 COLOURS = torch.tensor(
     [
@@ -26,19 +31,20 @@ def covered(
     """Where shapes lie on squares of `side` pixels, as bool (count, side, side).
 
     `kind` (count,) is the shape's number; `centre` (count, 2), row and column, and `radius`
-    (count,) are in units of the side.
+    (count,) are integers in `UNITS` of the side, the radius a quarter of it at most, so that 32
+    bits hold every square.
     """
-    places = (torch.arange(side) + 0.5) / side
-    down = (places[None, :, None] - centre[:, 0, None, None]).abs() / radius[:, None, None]
-    across = (places[None, None, :] - centre[:, 1, None, None]).abs() / radius[:, None, None]
-    distance = (down.square() + across.square()).sqrt()
+    places = (2 * torch.arange(side, device=kind.device) + 1) * (UNITS // 2) // side
+    away = (places - centre[:, :, None]).abs().to(torch.int32)
+    down, across, size = away[:, 0, :, None], away[:, 1, None, :], radius[:, None, None]
+    squares, square = down * down + across * across, size * size
     larger, smaller = torch.maximum(down, across), torch.minimum(down, across)
     inside = torch.stack(
         (
-            distance <= 1,
-            larger <= 0.85,  # noqa: PLR2004 - about as much area as the disc
-            (distance <= 1) & (distance > 0.5),  # noqa: PLR2004 - half of it is the hole
-            (larger <= 1) & (smaller <= 0.4),  # noqa: PLR2004 - the width of its arms
+            squares <= square,
+            20 * larger <= 17 * size,  # about as much area as the disc
+            (squares <= square) & (4 * squares > square),  # half of it is the hole
+            (larger <= size) & (5 * smaller <= 2 * size),  # the width of its arms
         )
     )
-    return inside[kind, torch.arange(len(kind))]
+    return inside[kind, torch.arange(len(kind), device=kind.device)]

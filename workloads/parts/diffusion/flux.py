@@ -28,6 +28,8 @@ from transformers import CLIPTextConfig, CLIPTextModel, T5Config, T5EncoderModel
 
 from workloads.parts.datasets.captions import begin_and_end
 from workloads.parts.diffusion.diffusers_objects import diffusers_object
+from workloads.parts.drawing.drawn import Drawer, HostDraws
+from workloads.parts.drawing.weights import NO_GAINS, fill
 from workloads.parts.inference import redrawn
 
 CHANNELS, PACKED, SHRUNK = 16, 2, 8
@@ -194,8 +196,8 @@ class Networks:
         return images
 
 
-def on_device(sizes: Sizes, seed: int, device: torch.device, dtype: torch.dtype) -> Networks:
-    """Every network in the format that runs."""
+def on_device(sizes: Sizes, drawer: Drawer, device: torch.device, dtype: torch.dtype) -> Networks:
+    """Every network in the format that runs, its weights drawn by its name and theirs."""
     networks = {}
     for name in NAMES:
         if name in WITHOUT_BUFFERS:
@@ -204,22 +206,24 @@ def on_device(sizes: Sizes, seed: int, device: torch.device, dtype: torch.dtype)
             network = redrawn.moved_empty(network, device)
         else:
             network = nn.Module.to(getattr(sizes, name)(), device, dtype).eval()
-        redrawn.fill(network, seed_of(seed, name), gains=sizes.gains.get(name, {}))
+        fill(network, drawer, prefix=f"{name} ", gains=sizes.gains.get(name, NO_GAINS))
         networks[name] = network.requires_grad_(requires_grad=False)
     return Networks(**networks)
 
 
 def in_float64(sizes: Sizes, seed: int, dtype: torch.dtype) -> Networks:
-    """The same networks on the host, their weights drawn again and rounded to `dtype`."""
-    networks = {}
+    """The same networks on the host, their weights drawn again in the format `dtype`."""
+    networks, drawer = {}, HostDraws(seed=seed)
     for name in NAMES:
-        gains, own = sizes.gains.get(name, {}), seed_of(seed, name)
+        prefix, gains = f"{name} ", sizes.gains.get(name, NO_GAINS)
         if name in WITHOUT_BUFFERS:
-            networks[name] = redrawn.streamed(getattr(sizes, name), own, dtype=dtype, gains=gains)
+            networks[name] = redrawn.streamed(
+                getattr(sizes, name), drawer, dtype=dtype, prefix=prefix, gains=gains
+            )
             continue
         network = nn.Module.to(getattr(sizes, name)(), dtype).eval()
         network.requires_grad_(requires_grad=False)
-        redrawn.fill(network, own, gains=gains)
+        fill(network, drawer, prefix=prefix, gains=gains)
         networks[name] = network.double()
     return Networks(**networks)
 
@@ -259,11 +263,6 @@ def exact_sines(products: torch.Tensor, width: int) -> tuple[torch.Tensor, torch
     angles = products.double()[:, None] * frequencies
     allowed = angles.abs() * relative + 2 * SINE_ULPS * unit
     return torch.cat((angles.cos(), angles.sin()), 1), torch.cat((allowed, allowed), 1)
-
-
-def seed_of(seed: int, name: str) -> int:
-    """Weights of one name in two networks are two draws."""
-    return seed + NAMES.index(name)
 
 
 def places(side: int) -> torch.Tensor:

@@ -14,7 +14,7 @@ it is there and gives the same words.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Protocol
 
@@ -67,6 +67,10 @@ class Draws:
         tensor = on_device(drawn, self.target.device)
         self.target.drawn.append(Summed(drawn=drawn, checksum=checksum(drawn, tensor)))
         return tensor
+
+    def on_host(self) -> Draws:
+        """What draws on the host, on the same account, for inputs that lie there."""
+        return replace(self, target=replace(self.target, device=torch.device("cpu")))
 
     def into(self, drawn: Drawn, out: torch.Tensor) -> torch.Tensor:
         """Write the tensor that `drawn` describes into `out`, which lies on the host."""

@@ -2,14 +2,18 @@
 
 Each stands for itself: its bits follow from the launch's seed and its own name. So a reference
 draws a layer when it comes to it, and a weight that was spoilt on the device shows there. Matrices
-are normally distributed with the variance that keeps the size of what passes through them; vectors
-(the gains of normalisations) lie around one. Both are looked up in their final format, so no device
-rounds anything.
+and convolutions are normally distributed with the variance that keeps the size of what passes
+through them; vectors (the gains of normalisations) lie around one, and biases around zero. All are
+looked up in their final format, so no device rounds anything.
+
+`Gains` multiply the weights whose name ends so, where a model would not keep its signals' size, or
+would hardly look at its input.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import torch
 
@@ -17,23 +21,51 @@ from appliance.generator import maps
 from appliance.generator.maps import Map
 from workloads.parts.drawing.drawn import Drawer
 
-GAIN, SPREAD_OF_GAINS = 1.0, 0.1
+Gains = Mapping[str, float]
+NO_GAINS: Gains = {}
+AROUND, SPREAD = 1.0, 0.1
+"""Mean of the gains of normalisations, and standard deviation of theirs and of biases."""
 
 
-def values_of(shape: tuple[int, ...]) -> Map:
-    """How the weights of a shape are distributed; a square root is the same on every host."""
-    if len(shape) == 1:
-        return maps.normal(GAIN, SPREAD_OF_GAINS)
-    return maps.normal(0.0, 1 / math.sqrt(shape[-1]))
+def values_of(name: str, shape: tuple[int, ...], gains: Gains = NO_GAINS) -> Map:
+    """How the weight of a name and a shape is distributed.
+
+    A square root is the same on every host.
+    """
+    gain = math.prod(gain for ending, gain in gains.items() if name.endswith(ending))
+    if len(shape) > 1:
+        return maps.normal(0.0, gain / math.sqrt(math.prod(shape[1:])))
+    mean = 0.0 if name.endswith("bias") else AROUND
+    return maps.normal(mean * gain, SPREAD * gain)
 
 
-def weight(drawer: Drawer, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+def weight(
+    drawer: Drawer,
+    name: str,
+    shape: tuple[int, ...],
+    dtype: torch.dtype,
+    gains: Gains = NO_GAINS,
+) -> torch.Tensor:
     """The weight called `name` in its format, where the drawer draws."""
-    return drawer.tensor(name, values_of(shape), dtype, shape)
+    return drawer.tensor(name, values_of(name, shape, gains), dtype, shape)
 
 
 @torch.no_grad()
-def fill(model: torch.nn.Module, drawer: Drawer) -> None:
-    """Give every parameter its weight, in the parameter's format."""
+def fill(
+    model: torch.nn.Module,
+    drawer: Drawer,
+    *,
+    prefix: str = "",
+    gains: Gains = NO_GAINS,
+    excluded: tuple[str, ...] = (),
+) -> None:
+    """Give every parameter its weight, in the parameter's format.
+
+    `prefix` stands before the names, of a model that is not the drawer's only one. `excluded` are
+    endings of the names of parameters that stay as they are: what a library computed instead of
+    drawing, a table of sines, say.
+    """
     for name, parameter in model.named_parameters():
-        parameter.copy_(weight(drawer, name, tuple(parameter.shape), parameter.dtype))
+        if not name.endswith(excluded):
+            shape, full = tuple(parameter.shape), prefix + name
+            parameter.copy_(weight(drawer, full, shape, parameter.dtype, gains))

@@ -1,9 +1,10 @@
 """Inference through ONNX Runtime of a network exported from torch, and its check.
 
 One step takes a batch from the host through a session and brings the answers back, as a request
-would; with a batch of 1 it is one query, and its time a latency. The network is exported once per
-run. Its answers are compared with those of torch in float64, made from the seed and not from the
-file, and their error with that of torch on a processor in the same format: a wrong export or graph
+would; with a batch of 1 it is one query, and its time a latency. Inputs and weights are drawn by
+the counter-based generator where they lie, on the host. The network is exported once per run. Its
+answers are compared with those of torch in float64, made from the seed and not from the file, and
+their error with that of torch on a processor in the same format: a wrong export or graph
 optimisation, a product in a lower precision and an answer to another request would each be seen.
 What ran on another provider than the one asked for is counted (`parts/inference/onnx_sessions.py`).
 
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
+from transformers.initialization import no_init_weights
 
 from appliance.records.journal import Check
 from appliance.records.suite import Scenario
@@ -28,6 +30,8 @@ from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
+from workloads.parts.drawing.drawn import Drawer, Draws, HostDraws
+from workloads.parts.drawing.weights import NO_GAINS, Gains, fill
 from workloads.parts.inference.inference import Inference
 from workloads.parts.inference.onnx_sessions import (
     MOST_BYTES,
@@ -47,7 +51,6 @@ from workloads.parts.numerics.parameters import (
 )
 from workloads.parts.numerics.precision import compare_logits, dtype_named
 from workloads.parts.numerics.size import count_flops, count_parameters
-from workloads.parts.training.state import seeded
 
 Tensors = dict[str, torch.Tensor]
 
@@ -74,6 +77,7 @@ class OnnxInference(Inference[State, Array]):
     """An exported model that answers requests.
 
     `unit_roundoffs`: what the worst answer may be off; `turned`: the most of 1 - cosine.
+    `gains` and `excluded` are of the weights (`parts/drawing/weights.py`).
     `choices`: what the largest of an answer's last dimension chooses, in plural; empty where it
     chooses nothing.
     """
@@ -83,6 +87,8 @@ class OnnxInference(Inference[State, Array]):
     unit: ClassVar[str]
     answer: ClassVar[str]
     choices: ClassVar[str] = ""
+    gains: ClassVar[Gains] = NO_GAINS
+    excluded: ClassVar[tuple[str, ...]] = ()
     domain: ClassVar[str] = "inference"
 
     batch: int = 8
@@ -100,15 +106,14 @@ class OnnxInference(Inference[State, Array]):
 
     @abstractmethod
     def network(self) -> torch.nn.Module:
-        """Make the network as it is served: tensors in, in the order of `inputs`, one out."""
+        """Make the network as it is served: tensors in, in the order of `inputs`, one out.
+
+        What is neither drawn nor computed here need not be initialised.
+        """
 
     @abstractmethod
-    def fill(self, network: torch.nn.Module, seed: int) -> None:
-        """Draw its weights, in float32 on the host."""
-
-    @abstractmethod
-    def inputs(self, rng: torch.Generator) -> Tensors:
-        """Draw one batch on the host, in float32 where it is floating-point."""
+    def inputs(self, drawer: Drawer, index: int) -> Tensors:
+        """Batch of a number, in float32 where it is floating-point."""
 
     @abstractmethod
     def blank(self) -> Tensors:
@@ -133,9 +138,9 @@ class OnnxInference(Inference[State, Array]):
         if self.num_parameters() * dtype.itemsize >= MOST_BYTES:
             message = f"dtype is {self.dtype}: the file would pass 2 GiB, give a narrower one"
             raise ParameterError(message)
-        rng = torch.Generator().manual_seed(seed)
-        inputs = [_cast(self.inputs(rng), dtype) for _ in range(self.num_inputs)]
-        network = functools.cache(lambda: self._filled(seed).to(dtype))
+        drawer = Draws(target=target, seed=seed).on_host()
+        inputs = [_cast(self.inputs(drawer, index), dtype) for index in range(self.num_inputs)]
+        network = functools.cache(lambda: self.filled(seed).to(dtype))
         file = target.artifacts.once(
             "network.onnx", lambda path: export(network(), inputs[0], "answer", path)
         )
@@ -156,9 +161,11 @@ class OnnxInference(Inference[State, Array]):
             cycle=InputCycle(of=self.num_inputs),
         )
 
-    def _filled(self, seed: int) -> torch.nn.Module:
-        network = seeded(seed, self.network).eval()
-        self.fill(network, seed)
+    def filled(self, seed: int) -> torch.nn.Module:
+        """The network of a seed in float32 on the host."""
+        with no_init_weights():
+            network = self.network().eval()
+        fill(network, HostDraws(seed=seed), gains=self.gains, excluded=self.excluded)
         return network
 
     def step(self, state: State) -> Array:

@@ -1,0 +1,80 @@
+"""Rows that draw on the device: the bits of the host there, and one wrong integer is found."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from support.device_draws import DeviceDraws, bytes_of
+
+from appliance.generator.drawing import Drawn, sampled_runs
+from workloads.bert import Bert
+from workloads.contract.target import Artifacts, Target
+from workloads.diffusion import Diffusion
+from workloads.dinov2_giant import Dinov2Giant
+from workloads.llava import Llava
+from workloads.llm_full import LlmFull
+from workloads.llm_lora import LlmLora
+from workloads.parts.drawing import drawn
+from workloads.parts.drawing.drawn import Drawer, Draws, HostDraws
+from workloads.parts.training.inputs import Tensors
+from workloads.reformer import Reformer
+from workloads.resnet50 import Resnet50
+from workloads.t5 import T5
+from workloads.vjepa import Vjepa
+from workloads.whisper import Whisper
+
+SEED = 5
+Draw = Callable[[Drawer, int], Callable[[int], Tensors]]
+ROWS: dict[str, Draw] = {
+    "bert": Bert(**Bert.small)._draw,
+    "diffusion": Diffusion(**Diffusion.small).draw,
+    "dinov2_giant": Dinov2Giant(**Dinov2Giant.small).draw,
+    "llava": Llava(**Llava.small).draw,
+    "llm_full": LlmFull(**LlmFull.small).draw,
+    "llm_lora": LlmLora(**LlmLora.small).draw,
+    "reformer": Reformer(**Reformer.small).draw,
+    "resnet50": Resnet50(**Resnet50.small).inputs,
+    "t5": T5(**T5.small).draw,
+    "vjepa": Vjepa(**Vjepa.small).draw,
+    "whisper": Whisper(**Whisper.small).draw,
+}
+MASK = "attention_mask"
+"""What a row says of positions alone, the same of every batch."""
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_device_draws_the_batch_of_the_host_and_ranks_draw_others(name: str) -> None:
+    device = DeviceDraws(SEED)
+    made, host = ROWS[name](device, 1)(1), ROWS[name](HostDraws(seed=SEED), 1)
+    again = host(1)
+    assert {key: bytes_of(one) for key, one in made.items()} == {
+        key: bytes_of(one) for key, one in again.items()
+    }
+    assert [one.stride() for one in made.values()] == [one.stride() for one in again.values()]
+    assert len(set(device.names)) == len(device.names)
+    others = [host(0), ROWS[name](HostDraws(seed=SEED), 0)(1)]
+    for key in made.keys() - {MASK}:
+        assert len({bytes_of(one[key]) for one in (made, *others)}) == 3, key
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_one_wrong_integer_of_a_device_is_found_in_every_tensor_that_a_row_draws(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each is held by itself, so that the first that differs can be named."""
+
+    def with_one_wrong(one: Drawn, device: torch.device) -> torch.Tensor:
+        tensor = drawn.drawn_by_device(one, device)
+        first, count = sampled_runs(one)[-1]
+        bits = tensor.view(-1).view(drawn._INTEGERS[tensor.element_size()])
+        bits[first + count - 1] ^= 1
+        return tensor
+
+    monkeypatch.setattr(drawn, "on_device", with_one_wrong)
+    target = Target(device=torch.device("cpu"), artifacts=Artifacts(tmp_path))
+    ROWS[name](Draws(target=target, seed=SEED), 0)(0)
+    answers, inputs = drawn.checks(target)
+    assert answers.is_within
+    assert inputs.error == len(target.drawn) > 1
+    assert f'"{target.drawn[0].drawn.name}" differs' in inputs.detects_what
