@@ -44,6 +44,8 @@ UNKNOWN_FLOPS_PER_SECOND = 1e14
 """Assumed of training rows whose step nobody has timed: resnet50 makes 1.2e14, bert 1.8e14."""
 UNKNOWN_STEP_SECONDS, UNKNOWN_BUILD_SECONDS = 1.0, 10.0
 SEARCHED = "-searched"
+DRAWN_WEIGHTS = frozenset({"llama"})
+"""Rows of the suite whose weights the device draws; others have theirs from torch on the host."""
 KEPT = frozenset({"reformer", "pna", "dimenet", "recursiongfn", "llama"})
 """Rows whose first reference the untimed launch keeps for the others: float64 of the whole step
 (parts/training/reference.py) or of the whole pass (parts/language/generated.py)."""
@@ -372,10 +374,9 @@ def _of_today(name: str, host: Mapping[str, float], protocol: Protocol) -> Parts
     """Inputs drawn by the device, the host's parts as measured today, the device's as recorded."""
     launches = _recorded(name.removesuffix("-alone")) or _alike(name)
     copied = host["output_bytes"] / copy_rate()
-    is_drawn = "drawn_bytes" in host
     return Parts(
         name=name,
-        build=host["drawn_bytes"] / memory_rate() if is_drawn else host["build_seconds"],
+        build=host["drawn_bytes"] / memory_rate() + host.get("build_seconds", 0.0),
         first_step=median(one.first_step for one in launches),
         digest=copied + host["digest_seconds"] if "digest_seconds" in host else 0.0,
         check=copied + host["check_seconds"],
@@ -383,7 +384,11 @@ def _of_today(name: str, host: Mapping[str, float], protocol: Protocol) -> Parts
         calibrate=median(one.calibrate for one in launches) + protocol.calibration_seconds,
         useful=_useful(protocol),
         extra=max(one.searched for one in launches) if name.endswith(SEARCHED) else 0.0,
-        how="inputs counted, check measured" if is_drawn else "build and check measured",
+        how=(
+            "build and check measured"
+            if "build_seconds" in host
+            else "inputs counted, check measured"
+        ),
     )
 
 
@@ -435,6 +440,16 @@ def node() -> Iterator[str]:
         f"- {len(parts)} cases with an untimed and {LAUNCHES} timed launches each: "
         f"{duration(whole)}, of which {useful / whole:.0%} useful; the aim is 6 min"
     )
+    made = 1 + LAUNCHES
+    shares = {
+        "builds": sum(made * one.build for one in parts),
+        "checks": sum(made * one.check + one.last_check for one in parts),
+        "digests": sum(made * one.digest for one in parts),
+        "contexts of the device": made * len(parts) * (forked_setup() + ending()),
+        "clocks": sum(made * one.calibrate for one in parts),
+    }
+    named = ", ".join(f"{seconds / whole:.0%} {part}" for part, seconds in shares.items())
+    yield f"- the rest, for the most part: {named}"
     yield f"- {REPEATS} repeats a case in the deterministic phase, more: {duration(repeats)}"
 
 
@@ -493,7 +508,7 @@ def acceptance_rows() -> list[Row]:
             Row(
                 name=case.id.partition("@")[0],
                 step=step,
-                build=known.get("build_seconds", UNKNOWN_BUILD_SECONDS),
+                build=_drawn_build(case) or known.get("build_seconds", UNKNOWN_BUILD_SECONDS),
                 reference=seconds or 0.0,
                 is_shared=case.workload in KEPT,
                 calibrate=calibrate + protocol.calibration_seconds,
@@ -502,6 +517,21 @@ def acceptance_rows() -> list[Row]:
             )
         )
     return rows
+
+
+def _drawn_build(case: Case) -> float | None:
+    """Of a row whose weights the device draws what it moves for them; None of another one.
+
+    An element takes what one of the operands of `gemm-bf16` does, whose format and map they have.
+    """
+    if case.workload not in DRAWN_WEIGHTS or case.num_parameters is None:
+        return None
+    product = next(one for one in planned("node") if one.id.startswith("gemm-bf16@"))
+    sizes = {name: int(str(product.parameters[name])) for name in ("m", "n", "k", "num_inputs")}
+    elements = sizes["num_inputs"] * sizes["k"] * (sizes["m"] + sizes["n"])
+    moved = host_parts("node")["cases"]["gemm-bf16"]["drawn_bytes"] / elements
+    seconds: float = case.num_parameters * moved / memory_rate()
+    return seconds
 
 
 def _unknown_step(case: Case) -> float:
@@ -610,10 +640,11 @@ Seconds of the parts that differ, and of a launch with all of its parts.
 
 The step is that of the recorded device with older versions of the libraries, and else assumed: its
 operations at {flops:.0f} TFLOP/s, {step:g} s at least. A build is the recorded one, which drew
-inputs and weights on the host, and is taken for {build:g} s where nobody timed it. The reference is
-the [estimate](references.md) for 16 cores. That of a whole step is made in the untimed launch and
-once for the last output, and read by the others; a sampled one is made in each launch. Steps of
-more than two seconds are [fewer](suites.md#long-steps). Useful are warm-up and timed steps. Three
+inputs and weights on the host, and is taken for {build:g} s where nobody timed it; that of `llama`,
+whose weights a device draws now, is counted like inputs. The reference is the
+[estimate](references.md) for 16 cores. That of a whole step is made in the untimed launch and once
+for the last output, and read by the others; a sampled one is made in each launch. Steps of more
+than two seconds are [fewer](suites.md#long-steps). Useful are warm-up and timed steps. Three
 repeats a row are in this sum, variants of rows are not.
 
 {acceptance}
