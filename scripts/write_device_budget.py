@@ -355,8 +355,7 @@ def node_parts() -> list[Parts]:
     measured = host_parts("node")["cases"]
     parts = []
     for name in (one.id.partition("@")[0] for one in planned("node")):
-        # Pinned or not, and alone or not, a processor runs the same code.
-        host = measured.get(name.replace("pageable", "pinned").removesuffix("-alone"))
+        host = measured.get(name.replace("pageable", "pinned"))  # of a processor the same code
         if host is not None:
             parts.append(_of_today(name, host, protocol))
         else:
@@ -372,7 +371,7 @@ def _recorded(name: str) -> list[Launch]:
 
 def _of_today(name: str, host: Mapping[str, float], protocol: Protocol) -> Parts:
     """Inputs drawn by the device, the host's parts as measured today, the device's as recorded."""
-    launches = _recorded(name.removesuffix("-alone")) or _alike(name)
+    launches = _recorded(name) or _alike(name)
     copied = host["output_bytes"] / copy_rate()
     return Parts(
         name=name,

@@ -60,7 +60,7 @@ def test_every_case_of_node_is_in_the_sum_and_drawn_ones_have_today_s_parts() ->
         "disk-sequential",
         "disk-random",
     }
-    assert parts["gemm-bf16-alone"].check == parts["gemm-bf16"].check
+    assert "gemm-bf16-alone" not in parts  # which one device always is
     # Three sets of two operands of 16 bits are written at least once.
     written = 6 * 8192**2 * 2
     assert parts["gemm-bf16"].build * budget.memory_rate() > 2 * written
