@@ -2,9 +2,10 @@
 
     scripts/write_device_budget.py
 
-No device is needed: the parts are those of the journals in tests/recorded/h100, made with bench
-0.4.0 on one H100, of the steps at full size recorded with them, and of the estimate of references.
-What is measured and what is assumed stands in the page.
+No device is needed: what a device does is taken from the journals in tests/recorded/h100, made with
+bench 0.4.0 on one H100, and from the steps at full size recorded with them; what today's code asks
+of its host from tests/recorded/host_parts.json, which scripts/measure_host_parts.py writes. What is
+measured, counted and assumed stands in the page.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import json
 import lzma
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -26,6 +27,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 from write_suite_times import device_of, inputs_of  # noqa: E402 - after the path
 
 from appliance.evidence.budget import duration  # noqa: E402 - the same
+from appliance.planning import launch_constants  # noqa: E402 - the same
 from appliance.planning.plan import plan_cases  # noqa: E402 - the same
 from appliance.records.plan import Case  # noqa: E402 - the same
 from appliance.records.suite import Protocol  # noqa: E402 - the same
@@ -33,32 +35,61 @@ from appliance.scheduling import references  # noqa: E402 - the same
 from appliance.storage import suite_file  # noqa: E402 - the same
 
 RECORDED = ROOT / "tests" / "recorded" / "h100"
+PARTS = ROOT / "tests" / "recorded" / "host_parts.json"
 PAGE = ROOT / "docs" / "reference" / "device-budget.md"
 MODEL = "NVIDIA H100 80GB HBM3"
 LAUNCHES = 5
 REPEATS = 3
-DRAWN_SECONDS = 0.1
-"""What drawing inputs on the device is assumed to leave of a build of products."""
 UNKNOWN_FLOPS_PER_SECOND = 1e14
 """Assumed of training rows whose step nobody has timed: resnet50 makes 1.2e14, bert 1.8e14."""
 UNKNOWN_STEP_SECONDS, UNKNOWN_BUILD_SECONDS = 1.0, 10.0
-FIRST_STEPS = 2
-"""Steps' time that the first step and the clocks' empty steps are taken for where unknown."""
+SEARCHED = "-searched"
+DRAWN_WEIGHTS = frozenset({"llama"})
+"""Rows of the suite whose weights the device draws; others have theirs from torch on the host."""
+KEPT = frozenset({"reformer", "pna", "dimenet", "recursiongfn", "llama"})
+"""Rows whose first reference the untimed launch keeps for the others: float64 of the whole step
+(parts/training/reference.py) or of the whole pass (parts/language/generated.py)."""
 
 
 @dataclass
 class Launch:
-    """Moments and lengths of a recorded launch, in seconds."""
+    """Lengths of the parts of a recorded launch, in seconds; `last` is when its last line came.
+
+    `searched` is what was made for other launches before the build ended. `checks` are by phase:
+    "first" of the first output, "repeated" of repeated inputs, "last" and "sampled" of timed ones.
+    `calibrate` is without the spans over which clocks are compared.
+    """
 
     begin: float
     is_forked: bool
     environment: float = 0.0
     build: float = 0.0
+    first_step: float = 0.0
+    digest: float = 0.0
+    checks: dict[str, float] = field(default_factory=dict)
+    calibrate: float = 0.0
     second_build: float = 0.0
+    warm_up: float = 0.0
     block: float = 0.0
+    steps: int = 0
+    end: float = 0.0
+    searched: float = 0.0
     wall: float = 0.0
     has_completed: bool = False
     last: float = 0.0
+
+    @property
+    def has_compared_clocks(self) -> bool:
+        """And has made no step since."""
+        return self.calibrate > 0.0 and not self.steps
+
+    @property
+    def first_check(self) -> float:
+        return self.checks.get("first", 0.0) + self.checks.get("repeated", 0.0)
+
+    @property
+    def last_check(self) -> float:
+        return self.checks.get("last", 0.0)
 
 
 @dataclass
@@ -105,142 +136,320 @@ def _key(launch: str) -> tuple[str, int]:
 
 
 def _take(launch: Launch, event: Mapping[str, Any], now: float) -> None:
-    match event["kind"]:
-        case "environment":
-            launch.environment = now - launch.begin
-        case "started":
-            launch.build = 1e-9 * int(event["build_ns"])
-        case "checked" if event["phase"] == "repeatability":
-            launch.second_build = now - launch.last
-        case "digested" if event["phase"] == "repeated":
-            launch.second_build = now - launch.last
-        case "block":
-            launch.block += 1e-9 * int(event["block_wall_ns"])
-        case "launch_ended":
-            launch.wall = 1e-9 * int(event["wall_ns"])
-            launch.has_completed = event["outcome"] == "completed"
-    if event["kind"] != "reading":
+    """Add a line; what passed since the one before it is of the part that it reports."""
+    passed, kind = now - launch.last, event["kind"]
+    if kind in ("checked", "digested", "artifact"):
+        _compared(launch, event, passed)
+    elif kind == "environment":
+        launch.environment = now - launch.begin
+    elif kind == "started":
+        launch.build = 1e-9 * int(event["build_ns"])
+        launch.first_step = 1e-9 * int(event["first_step_ns"])
+    elif kind == "calibrated":
+        launch.calibrate = passed - 1e-9 * sum(map(int, event["wall_ns"]))
+    elif kind == "warmed":
+        launch.warm_up = passed
+    elif kind == "block":
+        launch.block += passed
+        launch.steps += len(event["wall_ns"])
+    elif kind == "launch_ended":
+        launch.end, launch.wall = passed, 1e-9 * int(event["wall_ns"])
+        launch.has_completed = event["outcome"] == "completed"
+    if kind != "reading":
         launch.last = now
 
 
+def _compared(launch: Launch, event: Mapping[str, Any], passed: float) -> None:
+    """A check, a digest, or the reading of a file; those before the first step are the build's."""
+    is_file = event["kind"] == "artifact"
+    phase = ("last" if launch.steps else "first") if is_file else event["phase"]
+    is_second = phase in ("repeatability", "repeated") and event["kind"] == "digested"
+    if is_second or phase == "repeatability" or (is_file and launch.has_compared_clocks):
+        launch.second_build += passed
+    elif event["kind"] == "digested":
+        launch.digest += passed
+    elif is_file and not launch.build:
+        launch.searched += passed
+    elif launch.build:
+        launch.checks[phase] = launch.checks.get(phase, 0.0) + passed
+
+
+@cache
 def forked_setup() -> float:
     """Median seconds from the order to a set-up device of the forked launches of smoke."""
     return median(one.environment for one in journal("smoke").launches.values())
 
 
+@cache
+def ending() -> float:
+    """Median seconds from the last record of a forked launch of smoke to the end of its process."""
+    return median(one.end for one in journal("smoke").launches.values())
+
+
+# ------------------------------------------------------------------ rates of the recorded device
+
+
+@cache
+def memory_rate() -> float:
+    """Bytes a second of the device's memory, of the recorded block of `memory`."""
+    (launch,) = journal("node").of("memory", is_timed=True)
+    (case,) = [one for one in planned("node") if one.id.startswith("memory@")]
+    return (case.work.bytes or 0.0) * launch.steps / launch.block
+
+
+@cache
+def copy_rate() -> float:
+    """Bytes a second from the device to memory of the host, of a recorded first copy."""
+    (launch,) = journal("node-2").of("device-to-host-pageable", is_timed=False)
+    (case,) = [one for one in planned("node") if one.id.startswith("device-to-host-pageable@")]
+    return (case.work.units or 0.0) / launch.first_step
+
+
+# ------------------------------------------------------------------ a launch of today
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """Seconds of what the launches of a case do, and how they are known.
+
+    `extra` is what the untimed launch does more than another one.
+    """
+
+    name: str
+    build: float
+    first_step: float
+    digest: float
+    check: float
+    last_check: float
+    calibrate: float
+    useful: float
+    extra: float = 0.0
+    how: str
+
+    @property
+    def repeat(self) -> float:
+        """A launch of the deterministic phase."""
+        return forked_setup() + self.build + self.first_step + self.digest + ending()
+
+    @property
+    def plain(self) -> float:
+        """What the untimed launch and a timed one do alike."""
+        return self.repeat + self.check + self.calibrate
+
+    @property
+    def untimed(self) -> float:
+        return self.plain + self.extra
+
+    @property
+    def timed(self) -> float:
+        """A timed launch that does not check its last output."""
+        return self.plain + self.useful
+
+    def whole(self, launches: int = LAUNCHES, repeats: int = 0) -> float:
+        """All launches: an untimed one, timed ones of which one checks its last output, repeats."""
+        timed = launches * self.timed + self.last_check
+        return self.untimed + timed + repeats * self.repeat
+
+
+def _useful(protocol: Protocol, launch: Launch | None = None) -> float:
+    """Warm-up and blocks: of short steps those of the protocol, else as recorded."""
+    if launch is None:
+        return protocol.warmup_seconds + protocol.blocks * protocol.block_seconds
+    warm_up = max(protocol.warmup_seconds, launch.warm_up)
+    step = launch.block / max(1, launch.steps)
+    return warm_up + protocol.blocks * launch_constants.block_seconds(protocol, step)
+
+
 # ------------------------------------------------------------------ smoke
+
+
+def smoke_parts() -> list[Parts]:
+    """The cases of smoke: the device's parts as recorded, the host's as measured today."""
+    run = journal("smoke")
+    protocol = suite_file.load_suite("smoke")[0].protocol
+    made = []
+    for name in dict.fromkeys(case for case, _ in run.launches):
+        host = host_parts("smoke")["cases"][name]
+        (untimed,) = run.of(name, is_timed=False)
+        timed = run.of(name, is_timed=True)
+
+        def of(stage: str, launches: Sequence[Mapping[str, float]] = host["timed"]) -> float:
+            return min(one[stage] for one in launches)
+
+        repeated = untimed.checks.get("repeated", 0.0) if name == "llama" else 0.0
+        exported = host["untimed"]["build"] - of("build")
+        compared = 0.0 if repeated else host["untimed"]["check"] - of("check")
+        made.append(
+            Parts(
+                name=name,
+                build=of("build"),
+                first_step=median(one.first_step for one in timed),
+                digest=of("digest"),
+                check=of("check"),
+                last_check=median(one["check"] for one in host["timed"]),
+                calibrate=median(one.calibrate for one in timed) + protocol.calibration_seconds,
+                useful=median(_smoke_useful(protocol, one) for one in timed),
+                extra=max(0.0, exported) + max(0.0, compared) + repeated,
+                how="recorded",
+            )
+        )
+    return made
+
+
+def _smoke_useful(protocol: Protocol, launch: Launch) -> float:
+    """A block that time had cut is as long as the protocol says now, or as its steps take.
+
+    What trains to a target does not warm up, and its block is as it was.
+    """
+    if not launch.warm_up:
+        return launch.block
+    step = launch.block / max(1, launch.steps)
+    return launch.warm_up + max(protocol.block_seconds, protocol.block_steps * step)
 
 
 def smoke() -> Iterator[str]:
     """The 66 launches of smoke as they are made now."""
-    run = journal("smoke")
-    suite = suite_file.load_suite("smoke")[0]
-    cases = list(dict.fromkeys(case for case, _ in run.launches))
-    untimed = sum(_untimed(run, case) for case in cases)
-    timed = sum(_timed(run, case, suite.protocol) for case in cases)
-    gaps = median(run.gaps) * (1 + LAUNCHES) * len(cases)
-    made = (1 + LAUNCHES) * len(cases)
-    whole = run.servers + untimed + LAUNCHES * timed + gaps
-    yield "| part | s | how it is known |"
-    yield "|---|---:|---|"
-    yield f"| fork servers | {run.servers:.1f} | measured, one server before the first launch |"
-    yield f"| {len(cases)} untimed launches | {untimed:.1f} | measured, second builds left out |"
+    run, parts = journal("smoke"), smoke_parts()
+    count = len(parts)
+    gaps = median(run.gaps) * (1 + LAUNCHES) * count
+    untimed = sum(one.untimed for one in parts)
+    timed = sum(LAUNCHES * one.timed + one.last_check for one in parts)
+    whole = untimed + timed + gaps
+    useful = LAUNCHES * sum(one.useful for one in parts)
+    made = (1 + LAUNCHES) * count
+    setup = made * (forked_setup() + ending())
+    repeats = REPEATS * sum(one.repeat for one in parts)
+    yield "| part | s |"
+    yield "|---|---:|"
+    yield f"| {count} untimed launches | {untimed:.1f} |"
+    yield f"| {LAUNCHES * count} timed launches | {timed:.1f} |"
+    yield f"| between {made} launches, {1e3 * median(run.gaps):.0f} ms each | {gaps:.1f} |"
+    yield f"| **{made} launches** | **{whole:.0f}** |"
+    yield f"| of it until the device is set up, and until processes have ended | {setup:.1f} |"
+    yield f"| of it warm-up and timed steps | {useful:.1f} |"
+    yield f"| {REPEATS * count} repeats of the deterministic phase, more | {repeats:.1f} |"
+    yield f"| one fork server before the first launch, more | {run.servers:.1f} |"
+    longest = sorted(parts, key=lambda one: -one.extra)[:3]
+    named = ", ".join(f"`{one.name}` {one.extra:.1f} s" for one in longest)
+    yield ""
     yield (
-        f"| {LAUNCHES * len(cases)} timed launches | {LAUNCHES * timed:.1f} | measured on two of "
-        f"each; blocks of {suite.protocol.block_seconds:g} s for those of half a second |"
-    )
-    pause = f"measured, median {1e3 * median(run.gaps):.0f} ms"
-    yield f"| between {made} launches | {gaps:.1f} | {pause} |"
-    yield f"| **{made} launches** | **{whole:.0f}** | the aim is 60 |"
-
-
-def _untimed(run: Journal, case: str) -> float:
-    (launch,) = run.of(case, is_timed=False)
-    return launch.wall - launch.second_build
-
-
-def _timed(run: Journal, case: str, protocol: Protocol) -> float:
-    launches = run.of(case, is_timed=True)
-    return median(
-        one.wall - max(0.0, min(one.block, 0.5) - protocol.block_seconds) for one in launches
+        f"The aim is 60 s for {made} launches. {setup:.0f} s of the sum are contexts "
+        f"of the device that are made and ended; what untimed launches alone do (exports, repeated "
+        f"inputs) is most of {named}."
     )
 
 
 # ------------------------------------------------------------------ node
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeCase:
-    """Seconds of a case of `node`: its untimed launch, and one timed one, as forks."""
-
-    name: str
-    untimed: float
-    timed: float
-    build: float
-    is_timed_measured: bool
+@cache
+def host_parts(suite: str) -> Mapping[str, Any]:
+    """What today's code asks of a host in launches of a suite, as measured."""
+    read: Mapping[str, Any] = json.loads(PARTS.read_text())[suite]
+    return read
 
 
-def node_cases() -> list[NodeCase]:
-    """Cases of which a launch was recorded."""
-    runs = [journal("node"), journal("node-2")]
+def node_parts() -> list[Parts]:
+    """The cases of `node` on one device: by today's parts, or as recorded."""
     protocol = suite_file.load_suite("node")[0].protocol
-    names = dict.fromkeys(name for run in runs for name, _ in run.launches)
-    made = []
-    for name in names:
-        untimed = [one for run in runs for one in run.of(name, is_timed=False)]
-        timed = [one for run in runs for one in run.of(name, is_timed=True)]
-        if untimed:
-            made.append(_node_case(name, untimed, timed, protocol))
-    return made
+    measured = host_parts("node")["cases"]
+    parts = []
+    for name in (one.id.partition("@")[0] for one in planned("node")):
+        host = measured.get(name.replace("pageable", "pinned"))  # of a processor the same code
+        if host is not None:
+            parts.append(_of_today(name, host, protocol))
+        else:
+            parts.append(_as_recorded(name, _recorded(name) or _alike(name), protocol))
+    return parts
 
 
-def _node_case(
-    name: str, untimed: Sequence[Launch], timed: Sequence[Launch], protocol: Protocol
-) -> NodeCase:
-    fixed = median(_forked(one) for one in untimed)
-    useful = protocol.warmup_seconds + protocol.block_seconds
-    return NodeCase(
+def _recorded(name: str) -> list[Launch]:
+    runs = [journal("node"), journal("node-2")]
+    both = [one for run in runs for one in run.of(name, is_timed=False)]
+    return both + [one for run in runs for one in run.of(name, is_timed=True)]
+
+
+def _of_today(name: str, host: Mapping[str, float], protocol: Protocol) -> Parts:
+    """Inputs drawn by the device, the host's parts as measured today, the device's as recorded."""
+    launches = _recorded(name) or _alike(name)
+    copied = host["output_bytes"] / copy_rate()
+    return Parts(
         name=name,
-        untimed=fixed,
-        timed=median(_forked(one) for one in timed) if timed else fixed + useful,
-        build=median(one.build for one in (timed or untimed)),
-        is_timed_measured=bool(timed),
+        build=host["drawn_bytes"] / memory_rate() + host.get("build_seconds", 0.0),
+        first_step=median(one.first_step for one in launches),
+        digest=copied + host["digest_seconds"] if "digest_seconds" in host else 0.0,
+        check=copied + host["check_seconds"],
+        last_check=copied + host["check_seconds"],
+        calibrate=median(one.calibrate for one in launches) + protocol.calibration_seconds,
+        useful=_useful(protocol),
+        extra=max(one.searched for one in launches) if name.endswith(SEARCHED) else 0.0,
+        how=(
+            "build and check measured"
+            if "build_seconds" in host
+            else "inputs counted, check measured"
+        ),
     )
 
 
-def _forked(launch: Launch) -> float:
-    """A fresh launch without its imports and its second build, with a fork's set-up."""
-    return launch.wall - launch.environment - launch.second_build + forked_setup()
+def _alike(name: str) -> list[Launch]:
+    """The recorded launches of cases of the same kind: products, searched ones, copies."""
+    runs = [journal("node"), journal("node-2")]
+    kind, is_searched = name.partition("-")[0], name.endswith(SEARCHED)
+    alike = dict.fromkeys(
+        one
+        for run in runs
+        for one, _ in run.launches
+        if one.partition("-")[0] == kind and one.endswith(SEARCHED) == is_searched
+    )
+    return [launch for one in alike for launch in _recorded(one)]
+
+
+def _as_recorded(name: str, launches: Sequence[Launch], protocol: Protocol) -> Parts:
+    """As recorded with 0.4.0, but for what the second build of an untimed launch was."""
+    check = median(one.checks.get("first", 0.0) for one in launches)
+    timed = [one for one in launches if one.steps]
+    return Parts(
+        name=name,
+        build=min(one.build for one in launches),
+        first_step=median(one.first_step for one in launches),
+        digest=median(one.digest for one in launches),
+        check=check,
+        last_check=max((one.last_check for one in timed), default=check),
+        calibrate=median(one.calibrate for one in launches) + protocol.calibration_seconds,
+        useful=_useful(protocol, timed[0] if timed else None),
+        how="recorded" if _recorded(name) else "recorded, of another of its kind",
+    )
 
 
 def node() -> Iterator[str]:
-    """Untimed and timed launches of the recorded cases, and of all by their median."""
-    made = node_cases()
-    planned = _cases("node")
-    yield "| case | untimed, s | timed, s | of it build | timed launch |"
-    yield "|---|---:|---:|---:|---|"
-    for one in made:
-        known = "measured" if one.is_timed_measured else "untimed one, warm-up and block"
-        yield f"| `{one.name}` | {one.untimed:.1f} | {one.timed:.1f} | {one.build:.1f} | {known} |"
-    others = len(planned) - len(made)
-    now = [one.untimed + LAUNCHES * one.timed for one in made]
-    drawn = [seconds - (1 + LAUNCHES) * _saved(one) for seconds, one in zip(now, made, strict=True)]
+    """The launches of each case, and of all."""
+    parts = node_parts()
+    yield "| case | build | first step | digest | check | untimed, s | timed, s | known |"
+    yield "|---|---:|---:|---:|---:|---:|---:|---|"
+    for one in parts:
+        yield (
+            f"| `{one.name}` | {one.build:.3g} | {one.first_step:.3g} | {one.digest:.2g} | "
+            f"{one.check:.2g} | {one.untimed:.1f} | {one.timed:.1f} | {one.how} |"
+        )
+    whole = sum(one.whole() for one in parts)
+    useful = LAUNCHES * sum(one.useful for one in parts)
+    repeats = REPEATS * sum(one.repeat for one in parts)
     yield ""
-    yield f"- {len(made)} recorded cases with {LAUNCHES} launches each: {duration(sum(now))}"
     yield (
-        f"- {others} more cases of the suite on one device, each taken for the median of these: "
-        f"{duration(others * median(now))}"
+        f"- {len(parts)} cases with an untimed and {LAUNCHES} timed launches each: "
+        f"{duration(whole)}, of which {useful / whole:.0%} useful; the aim is 6 min"
     )
-    yield f"- together {duration(sum(now) + others * median(now))}; the aim is 6 min"
-    yield (
-        f"- if inputs of products and copies take {DRAWN_SECONDS:g} s to draw, which is assumed: "
-        f"{duration(sum(drawn) + others * median(drawn))}"
-    )
-
-
-def _saved(one: NodeCase) -> float:
-    is_drawn = one.name.startswith(("gemm", "host-to", "device-to", "memory"))
-    return max(0.0, one.build - DRAWN_SECONDS) if is_drawn else 0.0
+    made = 1 + LAUNCHES
+    shares = {
+        "builds": sum(made * one.build for one in parts),
+        "checks": sum(made * one.check + one.last_check for one in parts),
+        "digests": sum(made * one.digest for one in parts),
+        "contexts of the device": made * len(parts) * (forked_setup() + ending()),
+        "clocks": sum(made * one.calibrate for one in parts),
+    }
+    named = ", ".join(f"{seconds / whole:.0%} {part}" for part, seconds in shares.items())
+    yield f"- the rest, for the most part: {named}"
+    yield f"- {REPEATS} repeats a case in the deterministic phase, more: {duration(repeats)}"
 
 
 # ------------------------------------------------------------------ acceptance
@@ -254,50 +463,74 @@ class Row:
     step: float
     build: float
     reference: float
+    is_shared: bool
+    calibrate: float
     useful: float
     is_measured: bool
 
     @property
-    def launch(self) -> float:
-        """A timed launch that checks its first output with the reference that is there."""
-        return forked_setup() + self.build + FIRST_STEPS * self.step + 1.0 + self.useful
+    def repeat(self) -> float:
+        return forked_setup() + self.build + self.step + ending()
 
-    @property
-    def fixed(self) -> float:
-        """The untimed launch and the repeats."""
-        repeat = forked_setup() + self.build + self.step
-        return repeat + self.reference + 1.0 + REPEATS * repeat
+    def num_references(self, launches: int) -> int:
+        """Of the first output once, or in each launch where none is kept, and of the last one."""
+        return 2 if self.is_shared else 2 + launches
 
     def whole(self, launches: int) -> float:
-        return self.fixed + self.reference + launches * self.launch
+        """An untimed launch, timed ones and repeats."""
+        made = (1 + launches) * (self.repeat + self.calibrate) + REPEATS * self.repeat
+        return made + self.num_references(launches) * self.reference + launches * self.useful
 
 
-def acceptance_rows(limit: float | None = None) -> list[Row]:
-    """The rows of one device; references of at most `limit` seconds."""
-    suite = suite_file.load_suite("acceptance")[0]
+@cache
+def acceptance_rows() -> list[Row]:
+    """The rows of one device."""
+    protocol = suite_file.load_suite("acceptance")[0].protocol
     full = json.loads((RECORDED / "full_size.json").read_text())
     cores = references.load().cores
+    calibrate = median(one.calibrate for one in journal("smoke").launches.values())
     rows = []
-    for case in _cases("acceptance"):
+    for case in planned("acceptance"):
         if case.variant:
             continue
         known = full.get({"resnet50_jpeg": "resnet50"}.get(case.workload, case.workload), {})
         step = known.get("step_seconds", _unknown_step(case))
         seconds = references.load().seconds(case.workload, case.parameters, case.work.flops, cores)
-        reference = seconds or 0.0
-        protocol = suite.protocol
+        is_inference = bool(case.scenario)
+        warm_up = launch_constants.warm_up_seconds(protocol, step)
+        block = (
+            max(protocol.block_seconds, protocol.block_steps * step)
+            if is_inference
+            else launch_constants.block_seconds(protocol, step)
+        )
         rows.append(
             Row(
                 name=case.id.partition("@")[0],
                 step=step,
-                build=known.get("build_seconds", UNKNOWN_BUILD_SECONDS),
-                reference=reference if limit is None else min(limit, reference),
-                useful=max(protocol.warmup_seconds, protocol.warmup_steps * step)
-                + max(protocol.block_seconds, protocol.block_steps * step),
+                build=_drawn_build(case) or known.get("build_seconds", UNKNOWN_BUILD_SECONDS),
+                reference=seconds or 0.0,
+                is_shared=case.workload in KEPT,
+                calibrate=calibrate + protocol.calibration_seconds,
+                useful=warm_up + protocol.blocks * block,
                 is_measured="step_seconds" in known,
             )
         )
     return rows
+
+
+def _drawn_build(case: Case) -> float | None:
+    """Of a row whose weights the device draws what it moves for them; None of another one.
+
+    An element takes what one of the operands of `gemm-bf16` does, whose format and map they have.
+    """
+    if case.workload not in DRAWN_WEIGHTS or case.num_parameters is None:
+        return None
+    product = next(one for one in planned("node") if one.id.startswith("gemm-bf16@"))
+    sizes = {name: int(str(product.parameters[name])) for name in ("m", "n", "k", "num_inputs")}
+    elements = sizes["num_inputs"] * sizes["k"] * (sizes["m"] + sizes["n"])
+    moved = host_parts("node")["cases"]["gemm-bf16"]["drawn_bytes"] / elements
+    seconds: float = case.num_parameters * moved / memory_rate()
+    return seconds
 
 
 def _unknown_step(case: Case) -> float:
@@ -308,34 +541,40 @@ def _unknown_step(case: Case) -> float:
 def acceptance() -> Iterator[str]:
     """One table of rows, and what all of them come to with one launch and with five."""
     rows = acceptance_rows()
-    yield "| row | step, s | build, s | reference, s | useful of a launch, s | step |"
-    yield "|---|---:|---:|---:|---:|---|"
+    yield "| row | step, s | build, s | reference, s | made | useful of a launch, s | step |"
+    yield "|---|---:|---:|---:|---|---:|---|"
     for row in rows:
         how = "measured" if row.is_measured else "assumed"
+        made = "once" if row.is_shared else "each launch"
         yield (
-            f"| `{row.name}` | {row.step:.3g} | {row.build:.1f} | {row.reference:.3g} | "
+            f"| `{row.name}` | {row.step:.3g} | {row.build:.1f} | {row.reference:.3g} | {made} | "
             f"{row.useful:.1f} | {how} |"
         )
     yield ""
-    limit = references.load().limit_seconds
     for launches in (1, LAUNCHES):
         words = "launch" if launches == 1 else "launches"
-        now = _sum(rows, launches)
-        bounded = _sum(acceptance_rows(limit), launches)
-        yield (
-            f"- {len(rows)} rows with {launches} timed {words} each: {now}; with no reference "
-            f"above {limit:g} s: {bounded}"
-        )
+        yield f"- {len(rows)} rows with {launches} timed {words} each: {_sum(rows, launches)}"
+    assumed = [row for row in rows if not row.is_measured]
+    steps = sum(row.useful for row in assumed)
+    yield (
+        f"- of it steps that are assumed, with one launch each: {duration(steps)} in "
+        f"{len(assumed)} rows"
+    )
 
 
-def _sum(rows: Iterable[Row], launches: int) -> str:
-    several = list(rows)
-    whole = sum(row.whole(launches) for row in several)
-    useful = launches * sum(row.useful for row in several)
-    return f"{duration(whole)}, of which {useful / whole:.0%} useful"
+def _sum(rows: Sequence[Row], launches: int) -> str:
+    whole = sum(row.whole(launches) for row in rows)
+    useful = launches * sum(row.useful for row in rows)
+    builds = sum((1 + launches + REPEATS) * row.build for row in rows)
+    made = sum(row.num_references(launches) * row.reference for row in rows)
+    return (
+        f"{duration(whole)}, of which {useful / whole:.0%} useful, {builds / whole:.0%} builds, "
+        f"{made / whole:.0%} references"
+    )
 
 
-def _cases(suite: str) -> list[Case]:
+@cache
+def planned(suite: str) -> list[Case]:
     """What one such device runs of a suite."""
     cases, _ = plan_cases(inputs_of(suite_file.load_suite(suite)[0], device_of(MODEL)))
     return [case for case in cases if not case.unsupported]
@@ -343,34 +582,69 @@ def _cases(suite: str) -> list[Case]:
 
 # ------------------------------------------------------------------ the page
 
+KNOWN = {
+    "until the device is set up": (
+        "recorded on one {model} (bench 0.4.0, 16 host cores): {setup:.2f} s, median of {forked} "
+        "forked launches"
+    ),
+    "from the last record to the end of the process": "the same: {ending:.2f} s",
+    "first step; clocks, beside the time over which they are compared": (
+        "recorded there, median of a case's launches"
+    ),
+    "inputs that a device draws (products, `memory`)": (
+        "counted: all bytes that the generator's operations read and write, over the {rate:.2f} "
+        "TB/s of the recorded `memory`"
+    ),
+    "checks and digests of these; builds of copies and of `host-memory`": (
+        "today's code at the same parameters on {threads} threads of an {processor}: processor "
+        "time, the least of three, which others who use the machine make longer and never shorter; "
+        "not scaled to more cores"
+    ),
+    "an output's way to the host": (
+        "its bytes over {copied:.1f} GB/s, of a recorded first copy to pageable memory"
+    ),
+    "comparing clocks, warm-up, blocks": (
+        "the time that the suite's protocol gives them, or as many steps as it asks for"
+    ),
+    "builds, checks and digests of `smoke`": (
+        "stages of a run of today's code on {smoke_threads} threads of an {smoke_processor}, the "
+        "least of a case's launches, at a load of {smoke_load:.1f}; the host does the device's "
+        "part of them too; repeated inputs of `llama` as recorded"
+    ),
+    "all else of `node`": ("recorded with 0.4.0: builds that drew on the host, checks on 16 cores"),
+}
 PAGE_TEXT = """# What suites would take on an H100
 
 <!-- written by scripts/write_device_budget.py -->
 
-A budget, and no run: the sum of parts that were measured on one {model}
-(bench 0.4.0, 16 host cores, launches of `node` in fresh processes) with what is made otherwise
-since. A forked launch takes {setup:.2f} s until its device is set up (median of {forked} launches
-of smoke); fresh ones of `node` took {fresh:.1f} s. Rows of the deterministic phase are not built a
-second time in their untimed launch. `bench run` on a device says what it really took.
+A budget, and no run: no device was at hand for this version. It is the sum of parts, each known in
+one of these ways. `bench run` on a device says what it really took.
+
+{known}
+
+A second build is left out, as none is made of rows whose bits repeat. One timed launch of a case
+checks its last output.
 
 ## `smoke`: an untimed and {launches} timed launches a case
 
 {smoke}
 
-Its {repeats} repeats a case in the deterministic phase are not in this sum; they build and step
-once.
-
 ## `node`: {launches} timed launches a case
+
+Seconds of the parts that differ, and of a launch with all of its parts.
 
 {node}
 
 ## `acceptance`: the rows of one device
 
 The step is that of the recorded device with older versions of the libraries, and else assumed: its
-operations at {rate:.0f} TFLOP/s, {step:g} s at least. A build that nobody timed is taken for
-{build:g} s. The reference is the [estimate](references.md) for 16 cores, made once for the first
-output and once for the last one that is checked. Useful are warm-up and timed steps. Variants of
-rows are not in this sum.
+operations at {flops:.0f} TFLOP/s, {step:g} s at least. A build is the recorded one, which drew
+inputs and weights on the host, and is taken for {build:g} s where nobody timed it; that of `llama`,
+whose weights a device draws now, is counted like inputs. The reference is the
+[estimate](references.md) for 16 cores. That of a whole step is made in the untimed launch and once
+for the last output, and read by the others; a sampled one is made in each launch. Steps of more
+than two seconds are [fewer](suites.md#long-steps). Useful are warm-up and timed steps. Three
+repeats a row are in this sum, variants of rows are not.
 
 {acceptance}
 
@@ -380,22 +654,26 @@ The aim is 30 min with at least half of it useful.
 
 def page() -> str:
     """The whole page."""
-    fresh = [
-        one.environment
-        for name in ("node", "node-2")
-        for one in journal(name).launches.values()
-        if one.environment
-    ]
+    host, smoke_host = host_parts("node"), host_parts("smoke")
+    figures = {
+        "model": MODEL,
+        "setup": forked_setup(),
+        "forked": len(journal("smoke").launches),
+        "ending": ending(),
+        "rate": memory_rate() / 1e12,
+        "copied": copy_rate() / 1e9,
+        "threads": host["threads"],
+        "processor": host["processor"],
+        "load": host["load"],
+        **{f"smoke_{key}": smoke_host[key] for key in ("threads", "processor", "load")},
+    }
+    known = [f"| {part} | {how.format(**figures)} |" for part, how in KNOWN.items()]
     return PAGE_TEXT.format(
-        model=MODEL,
-        setup=forked_setup(),
-        forked=len(journal("smoke").launches),
-        fresh=median(fresh),
+        known="\n".join(("| part | how it is known |", "|---|---|", *known)),
         launches=LAUNCHES,
-        repeats=REPEATS,
         smoke="\n".join(smoke()),
         node="\n".join(node()),
-        rate=UNKNOWN_FLOPS_PER_SECOND / 1e12,
+        flops=UNKNOWN_FLOPS_PER_SECOND / 1e12,
         step=UNKNOWN_STEP_SECONDS,
         build=UNKNOWN_BUILD_SECONDS,
         acceptance="\n".join(acceptance()),

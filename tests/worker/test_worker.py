@@ -445,6 +445,29 @@ def test_digest_tells_outputs_apart_that_differ_in_bits_form_or_place() -> None:
     assert all(len(one) == 64 for one in digests)
 
 
+def test_a_long_array_is_digested_by_its_pieces_whatever_the_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    content = torch.arange(1000, dtype=torch.int32)
+    whole = digest(content)
+    monkeypatch.setattr(outputs, "PIECE", 64)
+    changed = content.clone()
+    changed[777] ^= 1
+    swapped = torch.cat([content[16:32], content[:16], content[32:]])  # two whole pieces
+    read = torch_device.device_bits
+    by_threads = {outputs.digest(content, read, threads) for threads in (1, 2, 5)}
+    assert len({whole, digest(changed), digest(swapped), *by_threads}) == 4
+    (tensor,) = {tuple(outputs.digests(content, read, threads).values()) for threads in (1, 3)}
+    assert tensor != tuple(outputs.digests(changed, read).values())
+
+
+def test_what_is_frozen_is_no_later_step_s() -> None:
+    output = torch.zeros(3)
+    frozen = outputs.freeze(output, torch_device.device_bits)
+    output += 1
+    assert not next(iter(frozen.values())).any()
+
+
 def test_digest_is_of_the_values_and_not_of_how_they_lie_in_memory() -> None:
     plain = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor([1, 2])}
     strided = {"b": torch.tensor([1, 0, 2])[::2], "a": torch.arange(6.0).reshape(3, 2)}
