@@ -28,12 +28,13 @@ def measure_long_journal(hours: float = HOURS, devices: int = DEVICES) -> None:
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     from support.long_burn_in import sealed_long  # noqa: PLC0415
 
+    from appliance.stress.kinds import KINDS  # noqa: PLC0415
     from appliance.verification.facts import shipped  # noqa: PLC0415
     from appliance.verification.terms import Terms  # noqa: PLC0415
     from appliance.verification.verify import verify_confined  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
-        folder = sealed_long(hours, devices, Path(name) / "run")
+        folder = sealed_long(hours, devices, Path(name) / "run", stress=",".join(KINDS))
         size = (folder / "journal.jsonl").stat().st_size
         facts = replace(shipped(), file=replace(shipped().file, released=""))  # of no day
         before, _ = _children()
@@ -42,7 +43,7 @@ def measure_long_journal(hours: float = HOURS, devices: int = DEVICES) -> None:
     if result.faults:
         raise SystemExit(f"long_journal: {result.faults[0]}")
     print(
-        f"long_journal: {hours:g} h of {devices} devices, {size / 1e6:.1f} MB "
+        f"long_journal: {hours:g} h of {devices} devices with all stress, {size / 1e6:.1f} MB "
         f"(aim: {AIM_BYTES / 1e6:.0f} MB), {result.verdict}; verified in {after - before:.1f} s of "
         f"processor time (aim: {AIM_SECONDS} s) and {megabytes:.0f} MB (aim: {AIM_MEGABYTES} MB)"
     )

@@ -48,6 +48,8 @@ TRACED = (
 """What is drawn: heading, the readings that it may be, and scale."""
 PHASES = (HOT, HOT, HOT, "cool", HOT, HOT, HOT, "jumps")
 """Phases of a segment in their order, each of the parameter `phase_seconds`."""
+TABLED = frozenset({"Memory tests", "Products by format"})
+"""Clauses of a segment whose numbers stand in the table of what was covered, summed over all."""
 MOST_PHASES, MOST_SEGMENTS, MOST_EVENTS = 40, 30, 30
 NOT_COVERED = (
     (
@@ -96,7 +98,11 @@ def _section(evidence: CaseEvidence, index: JournalIndex) -> BurnInSection:
         rows.append(_proven(covered))
     for event in _shown_segments(covered):
         note = f"segment {event.launch.rpartition('/')[2]}" if len(covered) > 1 else ""
-        rows += [Row(label=label, value=value, note=note) for label, value in clauses(event.check)]
+        rows += [
+            Row(label=label, value=value, note=note)
+            for label, value in clauses(event.check)
+            if event.check.error or label not in TABLED
+        ]
     launches = {event.launch for event in blocks}
     is_checked = launches == {event.launch for event in covered} and bool(launches)
     is_clean = is_checked and all(event.check.is_within for event in last)
@@ -116,6 +122,12 @@ def _section(evidence: CaseEvidence, index: JournalIndex) -> BurnInSection:
         events=_events(evidence, index, last),
         not_covered=_not_covered(evidence, index, stress),
     )
+
+
+def _in_words(cause: str) -> str:
+    """Why a reading stands out, with the reading's name as the other pages have it."""
+    name, _, rest = cause.partition(" ")
+    return f"{words.reading(name)[0]} {rest}" if "_" in name else cause
 
 
 def _shown_segments(covered: Sequence[Checked]) -> list[Checked]:
@@ -476,7 +488,7 @@ def _events(evidence: CaseEvidence, index: JournalIndex, last: Sequence[Checked]
             events.append(
                 ("", f"segment {launch.number}", f"{launch.ended.outcome}, {launch.ended.reason}")
             )
-        events += [(utc, cause, device) for utc, device, cause in launch.excursions]
+        events += [(utc, _in_words(cause), device) for utc, device, cause in launch.excursions]
     events += [
         ("", f"kernel log: {one.code}", one.meaning)
         for one in index.run.logged.values()

@@ -38,6 +38,7 @@ TIME = "_ns"
 """How the name of a counter ends that counts nanoseconds."""
 MOST_APART = 4  # devices, up to which each has tables and a drawing of its own
 LARGEST = "the largest"
+UNREAD = "No counter and no reading under load is reported of it."
 _MOST_FAULTS = 20  # of the kernel's log; journal.jsonl has them all
 _NONE = "—"
 
@@ -58,12 +59,14 @@ def chapter(criteria: Criteria, devices: Sequence[Device], index: JournalIndex) 
 
 
 def _device(one: Ledger, metrics: set[str], index: JournalIndex, *, is_alone: bool) -> DeviceHealth:
+    counters, load, notes = _counters(one, is_alone=is_alone), _load(one), _notes(one, metrics)
+    drawn = plots.traces(f"Telemetry of {one.device.id}", tuple(_traces(one.device.id, index)))
     return DeviceHealth(
         title=f"{one.device.id}: {one.device.model}",
-        counters=_counters(one, is_alone=is_alone),
-        load=_load(one),
-        plot=plots.traces(f"Telemetry of {one.device.id}", tuple(_traces(one.device.id, index))),
-        notes=tuple(_notes(one, metrics)),
+        counters=counters,
+        load=load,
+        plot=drawn,
+        notes=tuple(notes) or (() if counters or load or drawn else (UNREAD,)),
     )
 
 

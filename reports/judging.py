@@ -26,6 +26,7 @@ from reports.words import count, percent
 
 WITHHELD = "withheld"
 NOTHING = "—"
+MOST_NAMED = 8  # devices of a baseline
 MOST_ROWS = 24  # of one table; a small run has them all
 MOST_NAMED = 8  # cases of which the same is said, by name
 BOUNDS_NOTE = (
@@ -223,7 +224,7 @@ def _limit(
     has_t = any(one.statistic is not None and one.statistic.t_pass is not None for one in tabled)
     level = _level(tabled)
     columns = ["Case", "Ruling", f"Value and interval{level}", "Limit (its source)"]
-    columns.append("Of, left at")
+    columns.append("Of how many, left at")
     if has_t:
         columns += ["t for a pass", "t for a fail", "Spread of launches (for a pass)"]
         columns += ["Accepted up to", "Standard uncertainty (degrees of freedom)"]
@@ -424,7 +425,7 @@ def _baselines(baselines: Sequence[Baseline]) -> Group | None:
     """What this run may be compared with, and from which bundles that came."""
     if not baselines:
         return None
-    columns = ("Case", "Of", "Step time", "sd of ln", "Smallest margin", "Bundles, sha256")
+    columns = ("Case", "Made of", "Step time", "Spread", "Smallest margin", "Bundles, sha256")
     rows = [
         (
             one.key.case,
@@ -452,7 +453,13 @@ def _baselines(baselines: Sequence[Baseline]) -> Group | None:
 def _origin(one: Baseline) -> str:
     runs, launches = count(one.num_runs, "run"), count(one.num_launches, "launch", "launches")
     if one.kind == "same_device":
-        return f"this device: {', '.join(one.devices)}; {runs}, {launches}"
+        devices = one.devices
+        own = (
+            f"these {len(devices)} devices, which baselines.json names"
+            if len(devices) > MOST_NAMED
+            else f"this device: {', '.join(devices)}"
+        )
+        return f"{own}; {runs}, {launches}"
     return f"{count(len(one.devices), 'device')} of {one.key.model}; {runs}, {launches}"
 
 
@@ -536,7 +543,8 @@ def _score(score: Score, hidden: frozenset[str]) -> Group:
                         "Intervals hold the baseline's own error and how far runs vary; where they "
                         "are missing, launches or runs of the baseline are too few."
                     ),
-                    f"Shown are the {MOST_ROWS} slowest; verdict.json has all {len(score.ratios)}."
+                    f"Shown are the {MOST_ROWS} slowest; verdict.json has all "
+                    f"{len(score.ratios):,}."
                     if len(score.ratios) > MOST_ROWS
                     else "",
                     _sentence(f"Left out: {_listed(score.left_out)}" if score.left_out else ""),

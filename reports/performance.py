@@ -137,7 +137,10 @@ def _headline(bundle: Bundle, verdict: Verdict) -> str:
             "the same verdict."
         )
     limited = limited_cases(bundle, verdict)
-    return f"Judged in {limited} of {count(len(bundle.plan.cases), 'case')}; the rest is reported."
+    every = count(len(bundle.plan.cases), "case")
+    if limited == len(bundle.plan.cases):
+        return f"Judged in {every}: all of the run."
+    return f"Judged in {limited:,} of {every}; the rest is reported."
 
 
 def is_judged(bundle: Bundle, verdict: Verdict) -> bool:
@@ -161,7 +164,7 @@ def limited_cases(bundle: Bundle, verdict: Verdict) -> int:
 def _withheld(cases: Sequence[str], num_cases: int) -> str:
     if not cases:
         return ""
-    shown = f"No speed is shown of {len(cases)} of {num_cases} cases"
+    shown = f"No speed is shown of {len(cases):,} of {count(num_cases, 'case')}"
     return f"{shown} (each one's section says why): {words.cases(cases)}."
 
 
@@ -340,17 +343,20 @@ def _bar(name: str, members: Sequence[Speed]) -> plots.RatioBar | None:
     middle = statistics.median(values)
     low, high = (values[0], values[-1]) if len(values) > 1 else _whisker(known[0][1])
     limits = [one.main / one.limit for one in members if one.main is not None and one.limit]
-    is_by_baseline = known[0][1].baseline is not None
+    first = known[0][1]
+    is_by_baseline = first.baseline is not None
+    is_by_share = not is_by_baseline and first.reference is None
     references = [one.reference for one in members if one.reference is not None]
     shares = [one.datasheet for one in members if one.datasheet is not None]
     return plots.RatioBar(
         label=name if len(members) > 1 else members[0].case.id,
         value=middle,
+        figure=percent(middle) if is_by_share else f"{middle:.3f}",
         low=low,
         high=high,
         limit=max(limits, default=None),
         reference=statistics.median(references) if references and is_by_baseline else None,
-        datasheet=statistics.median(shares) if shares else None,
+        datasheet=statistics.median(shares) if shares and not is_by_share else None,
         is_failed=any(one.is_failed for one in members),
     )
 

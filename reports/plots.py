@@ -103,10 +103,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatioBar:
-    """Speeds of one row as ratios; the ends, the limit and the two marks where there are any."""
+    """Speeds of one row as ratios; the ends, the limit and the two marks where there are any.
+
+    `figure` is how the table beside the drawing writes the value.
+    """
 
     label: str
     value: float
+    figure: str
     low: float | None = None
     high: float | None = None
     limit: float | None = None
@@ -326,7 +330,7 @@ def _ratio_bar(one: RatioBar, x: Callable[[float], float], y: float, reach: floa
             f'<rect x="{at - 1.1:.1f}" y="{y - 5.6:.1f}" width="2.2" height="11.2" fill="#111111"/>'
         )
     before, after = "▶ " if is_beyond else "", " ✗" if one.is_failed else ""
-    figures = f"{before}{one.value:.3f}{after}"
+    figures = f"{before}{one.figure}{after}"
     pieces.append(_text(_RATIO_RIGHT + 6, y + 3, figures, "start"))
     return "".join(pieces)
 

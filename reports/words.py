@@ -153,6 +153,7 @@ def figure(value: float, digits: int = 4) -> str:
         return f"{value:.{digits - 1}e}"
     places = digits - 1 - math.floor(math.log10(abs(value)))
     rounded = round(value, places)
+    places = digits - 1 - math.floor(math.log10(abs(rounded)))  # 0.99996 is 1.000
     return f"{rounded:,.{max(0, places)}f}"
 
 

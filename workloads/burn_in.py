@@ -36,7 +36,6 @@ compares bytes of its own (`parts.stress`), and has checks of its own of the las
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -63,6 +62,7 @@ from workloads.parts.burning.exact_pair import ExactPair
 from workloads.parts.burning.formats import MULTIPLE, Format, chosen, parsed, switched
 from workloads.parts.burning.lanes import Lane, Pace, in_lanes
 from workloads.parts.burning.mismatches import REPEATS, Event, Operands, Slot
+from workloads.parts.burning.references import NUM_KEYS, PROJECTION, Float64, largest, wrong_links
 from workloads.parts.burning.state import (
     KINDS,
     Burnt,
@@ -75,7 +75,6 @@ from workloads.parts.memory import digests, memory_tests
 from workloads.parts.memory.chain import Chain, first_key
 from workloads.parts.memory.memory_tests import Memory, Patterns
 from workloads.parts.numerics.parameters import require_positive, require_share
-from workloads.parts.numerics.precision import on_host
 from workloads.parts.stress import requests
 from workloads.parts.stress.stressors import Stress
 
@@ -91,8 +90,6 @@ MEMORY_SHARE = 0.1
 MOST_PARTS = 1024
 MOST_EVENTS = 8
 """Mismatches that are looked at; all are counted."""
-NUM_KEYS = 4096
-PROJECTION = 6.0  # a projected row errs by a normal deviate of the row's rounding
 SMALLEST = 16
 SIZES = {
     "accelerators": {"size": 8192, "chain_size": 1024},
@@ -601,7 +598,7 @@ class BurnIn(Workload[State, Output]):
         firsts: list[Event] = []
         yield from self._check_random(state, output, firsts)
         counts = state.counts(is_waiting=True)
-        links, num_links = self._wrong_links(state)
+        links, num_links = wrong_links(state, self.num_checked_links)
         with_new = [*self._investigated(state, counts), *self._read_all_operands(state)]
         now, where = datetime.now(UTC), f"step {state.num_steps:,}"
         others = [event.at(where, now) for event in (*firsts, *links)]
@@ -675,7 +672,7 @@ class BurnIn(Workload[State, Output]):
             if not state.lanes[0].tallies[number].num_rounds:
                 continue
             names.append(burnt.format.name)
-            reference = _Float64.of(burnt, state)
+            reference = Float64.of(burnt, state)
             is_last = number == output.number
             made = self._last(state, output) if is_last else self._again(state, number, firsts)
             for slot, product in made:
@@ -685,14 +682,14 @@ class BurnIn(Workload[State, Output]):
         text = f"times the error that a format is allowed, in {', '.join(names)}"
         yield Check(
             name="random numbers, sampled rows against float64",
-            error=_largest(sampled),
+            error=largest(sampled),
             bound=1.0,
             detects=1.0,
             detects_what=f"{text}: over {len(state.rows)} rows of a product",
         )
         yield Check(
             name="random numbers, all rows, random projection",
-            error=_largest(projected) * PROJECTION,
+            error=largest(projected) * PROJECTION,
             bound=PROJECTION,
             detects=2 * PROJECTION * len(state.signs) ** 0.5,
             detects_what=f"{text}: of one element anywhere, over the mean size of its row's",
@@ -739,73 +736,6 @@ class BurnIn(Workload[State, Output]):
                 else:
                     where = f"{slot.name}, made again for float64, is not the first round's"
                     firsts.append(Event(where=where, num_again=0))
-
-    def _wrong_links(self, state: State) -> tuple[list[Event], int]:
-        """Links that the host finds wrong among those that it recomputes, and how many those are.
-
-        The last one and some of those before, drawn; each is made again on the device.
-        """
-        last = state.num_steps - 1
-        first = max(0, state.num_steps - NUM_KEYS + 1)
-        rng = torch.Generator().manual_seed(state.draw + state.num_steps)
-        drawn = torch.randint(first, last + 1, (self.num_checked_links - 1,), generator=rng)
-        chosen = sorted({last, *drawn.tolist()})
-        host, keys = state.chain.on_host(), state.keys.tolist()
-        events = []
-        for link in chosen:
-            key, computed = keys[link % NUM_KEYS], keys[(link + 1) % NUM_KEYS]
-            right, exact = host.exact_link(key)
-            if exact == computed:
-                continue
-            start = torch.tensor([key], device=state.key.device)
-            products = (state.chain.link(start) for _ in range(REPEATS))
-            wrong = [product for product, led_to in products if int(led_to) != exact]
-            again = f"wrong again in {len(wrong)} of {REPEATS} repeats"
-            words = mismatches.difference(wrong[0], right) if wrong else "no repeat is wrong"
-            keys_shown = f"{computed % 2**64:016x} for {exact % 2**64:016x}"
-            where = f"link {link:,} of the chain, operands of key {key % 2**64:016x}, led to"
-            text = f"{where} {keys_shown}, {words}, {again}"
-            events.append(Event(where=text, num_again=len(wrong)))
-        return events, len(chosen)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Float64:
-    """Random operands of a format in float64 on the host, and what products of them may err."""
-
-    left: torch.Tensor
-    right: torch.Tensor
-    rows: torch.Tensor
-    signs: torch.Tensor
-    format: Format
-
-    @classmethod
-    def of(cls, burnt: Burnt, state: State) -> _Float64:
-        left, right = map(on_host, burnt.operands["random numbers"].pair)
-        return cls(left=left, right=right, rows=state.rows, signs=state.signs, format=burnt.format)
-
-    def errors(self, slot: Slot, product: torch.Tensor) -> tuple[float, float]:
-        """Error of the sampled rows, and of the worst row's projection, over what is allowed."""
-        one, two = self.left[: slot.m, : slot.k], self.right[: slot.k, : slot.n]
-        measured = on_host(product)
-        rows, signs = self.rows[self.rows < slot.m], self.signs[: slot.n]
-        exact = one[rows] @ two
-        bound = self.format.rounding(slot.k)
-        sampled = float((measured[rows] - exact).norm() / exact.norm())
-        residual = (measured @ signs - one @ (two @ signs)).abs() / measured.norm(dim=1)
-        return _over(sampled, bound), _over(float(residual.max()), PROJECTION * bound)
-
-
-def _over(error: float, bound: float) -> float:
-    """An error in units of its bound; where nothing may err, infinite for any error."""
-    if bound:
-        return error / bound
-    return math.inf if error else 0.0
-
-
-def _largest(errors: Sequence[float]) -> float:
-    """The largest of the errors; NaN if there is one, which Python's max would hide."""
-    return math.nan if any(map(math.isnan, errors)) else max(errors)
 
 
 WORKLOAD = BurnIn

@@ -8,6 +8,7 @@ not verify, 5 the appliance failed, 130 interrupted.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -21,7 +22,7 @@ import typer
 from appliance.cli import baselines, challenges, data, evidence, flow, host, keys, listing, program
 from appliance.cli.fleet import collecting, jobs, planning, standing
 from appliance.cli.output import NAME, answer, print_json, say
-from appliance.errors import ApplianceError, BenchError, OutputError, RunInterrupted
+from appliance.errors import ApplianceError, BenchError, OutputError, RunInterrupted, UsageError
 
 Verb = Callable[..., None]
 
@@ -161,9 +162,11 @@ def _failed(sentence: str, code: int) -> int:
 
 
 def _exit_code(error: Exception) -> int:
-    """2 for a wrong option, which is reported; 5 for anything else, a fault of the appliance."""
+    """2 for a wrong option or name, which is reported; 5 for what else is the appliance's fault."""
     if callable(getattr(error, "show", None)):  # the option parser's own errors
         return _failed(program.sentence(error), int(getattr(error, "exit_code", 2)))
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return _failed(f"{error.filename}: {error.strerror}; name another", UsageError.exit_code)
     if os.environ.get("BENCH_DEBUG"):
         traceback.print_exception(error)
     what = (

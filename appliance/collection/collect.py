@@ -7,7 +7,6 @@ next call goes on with the first bundle that is not in the ledger.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import shutil
 from collections import deque
@@ -20,13 +19,14 @@ from pathlib import Path
 
 from appliance.collection import campaigns, ledger, sources, standing, statement, tables
 from appliance.collection.campaigns import Wanted
-from appliance.collection.reading import Reader, warm
+from appliance.collection.reading import Reader
 from appliance.collection.rows import Entry, Finding
 from appliance.collection.sources import Candidate
 from appliance.collection.standing import Fleet
 from appliance.errors import ApplianceError, EvidenceError, UsageError
 from appliance.fleet import submissions as submitted
-from appliance.ipc import processes
+from appliance.fleet.warming import warm
+from appliance.ipc.forked_pool import forked_pool
 from appliance.records.json import Record, sha256
 from appliance.signing.keys import Key
 
@@ -236,21 +236,8 @@ def _ended(
 
 def _pool(reader: Reader, num_processes: int) -> ProcessPoolExecutor:
     """Warm workers, forked before anything starts a thread."""
-    warm()
-    pool = ProcessPoolExecutor(
-        max_workers=num_processes,
-        mp_context=multiprocessing.get_context("fork"),
-        initializer=_begin,
-        initargs=(reader, os.getpid()),
-    )
-    with processes.forking():
-        pool.submit(os.getpid).result()
-    return pool
-
-
-def _begin(reader: Reader, parent: int) -> None:
-    processes.die_with(parent)
-    _readers[:] = [reader]
+    warm(Finding)
+    return forked_pool(num_processes, lambda: _readers.__setitem__(slice(None), [reader]))
 
 
 def _read(path: Path) -> Finding:

@@ -19,25 +19,12 @@ from appliance.collection.campaigns import Wanted
 from appliance.collection.extracting import run_row
 from appliance.collection.rows import Finding, RefusalReason
 from appliance.errors import BenchError, EvidenceError, UsageError
-from appliance.extras import is_in_range
-from appliance.generator import maps
 from appliance.ipc import confined_child
 from appliance.planning import challenge_window
-from appliance.records.baseline import Baselines, Peaks
-from appliance.records.criteria import Criteria
-from appliance.records.journal import Line
-from appliance.records.json import adapter, from_json, to_json
-from appliance.records.order import Challenge
-from appliance.records.plan import Plan
-from appliance.records.qualified import Qualified
-from appliance.records.signer import Signer
-from appliance.records.suite import Suite
-from appliance.records.system import Identity, System
-from appliance.records.verdict import Verdict
+from appliance.records.json import from_json, to_json
 from appliance.storage import bundle as bundles
-from appliance.storage import limits, qualified_file
+from appliance.storage import limits
 from appliance.verification import evidence_path, verify
-from appliance.verification.facts import shipped
 from appliance.verification.terms import Terms
 from appliance.verification.verify import Verification
 
@@ -45,23 +32,6 @@ SECONDS = 60
 """Processor time of a child; a check has its own limit by the bundle's size."""
 LARGEST = 64 * limits.MIB
 """Of one bundle; a fleet's bundle of a suite has some MB."""
-
-RECORDS = (
-    Plan,
-    System,
-    Identity,
-    Criteria,
-    Baselines,
-    Peaks,
-    Qualified,
-    Signer,
-    Verdict,
-    Line,
-    Challenge,
-    Suite,
-    Finding,
-)
-DTYPES = ("float32", "bfloat16", "float16")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,20 +101,3 @@ def _fault(verification: Verification) -> str:
         return ""
     reasons: Sequence[str] = verification.not_compared or ("its verdict cannot be derived",)
     return f"left open: {reasons[0]}"
-
-
-def warm() -> None:
-    """Load and build once what every child would build for itself, and keep it out of their way.
-
-    Readers of records, what the release knows, tables of drawn numbers: two thirds of the time of a
-    small bundle. Nothing of a stranger is read here.
-    """
-    for kind in RECORDS:
-        adapter(kind)
-    shipped()
-    qualified_file.load_observed()
-    is_in_range("1.0", ">=1.0")
-    for dtype in DTYPES:
-        maps.table(maps.parse("normal"), dtype)
-    gc.collect()
-    gc.freeze()

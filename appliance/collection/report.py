@@ -12,7 +12,7 @@ from appliance.collection.queries import Answer
 
 SCHEMA = "bench/fleet-report/1"
 NODES = "nodes"
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 """Begins of a text that a spreadsheet would run."""
 OF_REPORT = ("states", "nodes", "levels", "distributions", "beyond", "refusals")
 """Queries whose answers the document has, unless one is asked for by name."""

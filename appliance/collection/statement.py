@@ -38,15 +38,22 @@ def write(folder: Path, wanted: Wanted, fleet: Fleet, key: Key) -> Path:
     }
     subjects |= dict(_bundles(fleet))
     states = [one.state for one in fleet.standings]
+    campaign = fleet.campaign
     predicate = {
         "accepted": str(states.count("accepted")),
         "attempts": str(sum(len(one.attempts) for one in fleet.standings)),
         "bench_version": VERSION,
-        "campaign": fleet.campaign.name,
+        "campaign": campaign.name,
+        "criteria": campaign.criteria,
+        "criteria_digest": campaign.criteria_digest,
         "nodes": str(len(states)),
+        "not_after_utc": campaign.not_after_utc,
         "open": str(states.count("open")),
+        "planned_utc": campaign.created_utc,
         "refused": str(len(fleet.refused)),
         "rejected": str(states.count("rejected")),
+        "suite": campaign.suite,
+        "suite_digest": campaign.suite_digest,
     }
     stated = dsse.Statement(predicate_type=PREDICATE, subjects=subjects, predicate=predicate)
     bundles.write(folder / FILE, dsse.sign_statement(stated, key))

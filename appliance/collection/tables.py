@@ -218,8 +218,9 @@ def store(folder: Path, rows: Mapping[str, Sequence[Row]]) -> None:
                 lines.unlink()
                 made.replace(folder / made.name)
     except (OSError, duckdb.IOException) as error:
+        reason = getattr(error, "strerror", None) or error
         raise OutputError(
-            f"{folder} cannot be written ({error}): make room or give write permission, and "
+            f"{folder} cannot be written ({reason}): make room or give write permission, and "
             "collect again"
         ) from None
 

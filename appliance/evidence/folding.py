@@ -10,10 +10,10 @@ harmful throttle, a temperature or a clock outside the minute before it, a value
 and the minutes of a step that took far longer than the others.
 
 A run of so many hours and devices that its journal would grow beyond 50 MB folds two, five or ten
-minutes together (`fold_ns`, which follows from the plan); what stands in full is the same. Minutes
-are numbered and tile the time from the launch's warm-up to its block, so none can be left out;
-`fault_of` and `steps_fault` say what no honest minute can be. The alternative, to read devices less
-often, would miss what lasts for a second.
+minutes together, with stress beside the products twenty (`fold_ns`, which follows from the plan);
+what stands in full is the same. Minutes are numbered and tile the time from the launch's warm-up to
+its block, so none can be left out; `fault_of` and `steps_fault` say what no honest minute can be.
+The alternative, to read devices less often, would miss what lasts for a second.
 """
 
 from __future__ import annotations
@@ -46,10 +46,15 @@ Mask = NDArray[np.bool_]
 
 FOLD_NS = 60 * 10**9
 FOLD_MINUTES = (1, 2, 5, 10)
+STRESSED_MINUTES = (*FOLD_MINUTES, 20)
+"""The same of a plan with stress beside the products, whose own records need room."""
 MOST_BYTES = 50 * 10**6
 """What the journal of a run may take, as far as ten minutes at once allow it."""
 SEGMENT_BYTES, MINUTE_BYTES = 20_000, 1_700
 """What a segment and a minute of it take for each device, measured with 24 values a reading."""
+STRESS = "stress"
+STRESS_BYTES = 14_000
+"""What stress may take in a segment: four kinds of 1.5 kB, and what else exceeds its measure."""
 DETAIL_NS = 10 * 10**9
 """What stands in full at the begin and the end of the steps and around whatever stands out."""
 MOST_EVENTS = 4
@@ -70,10 +75,13 @@ def fold_ns(plan: Plan) -> int:
     cases = {case.id: case for case in plan.cases if case.workload in SEGMENTED}
     number = sum(len(cases[one.case].all_devices) for one in plan.launches if one.case in cases)
     minutes = plan.protocol.blocks * plan.protocol.block_seconds * 1e9 / FOLD_NS
-    for wide in FOLD_MINUTES:
-        if number * (SEGMENT_BYTES + MINUTE_BYTES * minutes / wide) <= MOST_BYTES:
+    is_stressed = any(case.parameters.get(STRESS) for case in cases.values())
+    widths = STRESSED_MINUTES if is_stressed else FOLD_MINUTES
+    segment = SEGMENT_BYTES + STRESS_BYTES * is_stressed
+    for wide in widths:
+        if number * (segment + MINUTE_BYTES * minutes / wide) <= MOST_BYTES:
             return wide * FOLD_NS
-    return FOLD_MINUTES[-1] * FOLD_NS
+    return widths[-1] * FOLD_NS
 
 
 # ------------------------------------------------------------------ readings

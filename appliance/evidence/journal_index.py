@@ -157,11 +157,11 @@ class JournalIndex:
     def _take_use(self, launch: LaunchEvidence, event: Reading | UsersCounted, line: Line) -> None:
         """Store what an event says of others on a device of the launch."""
         if isinstance(event, UsersCounted):
-            launch.users.append(users_seen(event, launch, self._case_of[launch.id].case))
+            launch.users += (users_seen(event, launch, self._case_of[launch.id].case),)
         has_values = isinstance(event, Reading) or event.moment == "before"
         is_before = isinstance(event, UsersCounted) or not launch.has_reported
         if has_values and is_before and self._idle.is_settled(event.device, line):
-            launch.idle.append(idle_reading(event))
+            launch.idle += (idle_reading(event),)
 
     def _take_beside(self, event: object) -> None:
         """Store what is asked of the run, whether or not it names a launch."""

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from appliance.evidence.folding import Columns, Sampled, steps_fault, whole_ns
+from appliance.planning import launch_constants
 from appliance.planning.launch_constants import WIDEST_BRACKET
 from appliance.planning.sessions import NO_TIME, judged_analyses
 from appliance.records.journal import (
@@ -99,6 +100,7 @@ class LaunchEvidence:
 
     `session` is the one that it is planned in; `place` is its place among the launches of the run,
     in the order in which they started;
+    `warmed` are each rank's times of its warm-up, in nanoseconds;
     `phases` are those in which its steps loaded the device, in their order;
     `moments` are the times (UTC) at which its blocks were recorded. `figures` grow with `settle`.
     `blocks_before` has for each reading how many blocks had been reported by then, None before the
@@ -106,7 +108,9 @@ class LaunchEvidence:
     of their line, with device and cause. `idle` holds those that no work of this run can be in,
     `has_reported` says that its process has sent a record, `has_stepped` that it has made its first
     step. `witnessed` are trains of equal work, `users` are processes on its devices. `stage_times`
-    are what the ranks of the last start said that their time went to. `loads` keeps for each device
+    are what the ranks of the last start said that their time went to. What a launch has few of
+    stands in tuples: a large node plans tens of thousands, and most lists of most stay empty.
+    `loads` keeps for each device
     the readings under load of so many readings and blocks.
     """
 
@@ -116,9 +120,10 @@ class LaunchEvidence:
     mode: LaunchMode | None = None
     place: int | None = None
     ended: LaunchEnded | None = None
-    ends: list[LaunchEnded] = field(default_factory=list)
+    ends: tuple[LaunchEnded, ...] = ()
     started: Started | None = None
-    calibrated: list[Calibrated] = field(default_factory=list)
+    calibrated: tuple[Calibrated, ...] = ()
+    warmed: dict[int, Sequence[int]] = field(default_factory=dict)
     blocks: list[Block] = field(default_factory=list)
     phases: list[PhaseBegan] = field(default_factory=list)
     moments: list[str] = field(default_factory=list)
@@ -126,18 +131,18 @@ class LaunchEvidence:
     readings: list[Sampled] = field(default_factory=list)
     blocks_before: list[int | None] = field(default_factory=list)
     excursions: list[tuple[str, str, str]] = field(default_factory=list)
-    idle: list[IdleReading] = field(default_factory=list)
-    users: list[UsersSeen] = field(default_factory=list)
+    idle: tuple[IdleReading, ...] = ()
+    users: tuple[UsersSeen, ...] = ()
     witnessed: list[Witnessed] = field(default_factory=list)
     has_reported: bool = False
     has_stepped: bool = False
     checks: list[Checked] = field(default_factory=list)
-    digested: list[Digested] = field(default_factory=list)
+    digested: tuple[Digested, ...] = ()
     repeated: list[Repeated] = field(default_factory=list)
     examined: list[MismatchExamined] = field(default_factory=list)
-    libraries: list[Libraries] = field(default_factory=list)
-    float32_products: list[Float32Products] = field(default_factory=list)
-    stage_times: list[StageTimes] = field(default_factory=list)
+    libraries: tuple[Libraries, ...] = ()
+    float32_products: tuple[Float32Products, ...] = ()
+    stage_times: tuple[StageTimes, ...] = ()
     artifacts: dict[str, set[str]] = field(default_factory=dict)
     is_under_way: bool = False
     is_open: bool = False
@@ -309,9 +314,10 @@ class LaunchEvidence:
             case Started():
                 self.started, self.has_stepped = event, True
             case Calibrated():
-                self.calibrated.append(event)
+                self.calibrated += (event,)
                 self.is_under_way = True
             case Warmed():
+                self.warmed[event.rank] = event.wall_ns
                 self.is_under_way = True
 
     def _keep(
@@ -328,17 +334,17 @@ class LaunchEvidence:
             case Checked():
                 self.checks.append(event)
             case Digested():
-                self.digested.append(event)
+                self.digested += (event,)
             case Libraries():
-                self.libraries.append(event)
+                self.libraries += (event,)
             case Float32Products():
-                self.float32_products.append(event)
+                self.float32_products += (event,)
             case Repeated():
                 self.repeated.append(event)
             case MismatchExamined():
                 self.examined.append(event)
             case StageTimes():
-                self.stage_times.append(event)
+                self.stage_times += (event,)
 
     def cut(self) -> None:
         """The run was interrupted; a launch under way ends here, unless the journal says how."""
@@ -355,7 +361,7 @@ class LaunchEvidence:
             self._note(f"launch {self.id} was made twice, and no result may be redrawn")
         self.mode, self.ended, self.is_open, self.is_cut = event.mode, None, True, False
         self.is_under_way = self.has_reported = self.has_stepped = False
-        self.stage_times.clear()
+        self.stage_times = ()
         if not self.is_of_before:  # launches have read what it had made
             self.artifacts.clear()  # made anew; what it had checked stays
         self.is_of_before = False
@@ -368,7 +374,7 @@ class LaunchEvidence:
         if event.outcome == "interrupted":
             self.is_cut = self.was_interrupted = True
         self.ended, self.is_open = event, False
-        self.ends.append(event)
+        self.ends += (event,)
 
     def _inside(self) -> None:
         if not self.is_open:
@@ -605,7 +611,10 @@ def _length_fault(launch: LaunchEvidence, evidence: CaseEvidence) -> str:
     for rank in range(evidence.case.ranks):
         blocks = [block for block in launch.blocks if block.rank == rank]
         lengths = [block.num_steps for block in blocks]
-        least = evidence.protocol.block_steps if wanted is None else wanted
+        warmed = launch.warmed.get(rank, ())
+        least = (
+            launch_constants.block_steps(evidence.protocol, warmed) if wanted is None else wanted
+        )
         number = evidence.protocol.blocks if wanted is None else 1
         has_all = [block.index for block in blocks] == list(range(number))
         for block in blocks:

@@ -7,7 +7,9 @@ table of an operator; who relies on a verdict (`fleet gate`) verifies anew.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -16,10 +18,12 @@ from typing import Literal
 
 from appliance.challenge import campaign as campaigns
 from appliance.challenge.campaign import Campaign, CampaignNode
-from appliance.errors import BenchError, EvidenceError
+from appliance.errors import ApplianceError, BenchError, EvidenceError
 from appliance.fleet import decision
 from appliance.fleet.decision import Decision
 from appliance.fleet.folder import CampaignFolder
+from appliance.fleet.warming import warm
+from appliance.ipc.forked_pool import forked_pool
 from appliance.records.json import Record, SafeInt, from_json, sha256, to_json
 from appliance.records.plan import Plan
 from appliance.records.system import System
@@ -31,7 +35,13 @@ from appliance.version import VERSION
 
 STORED = "verified.json"
 LARGEST = 4 * 2**20
+FEWEST_PARALLEL = 4
+"""Of bundles that are new: verifying fewer is done before other processes are ready for it."""
 RunState = Literal["verified", "refused", "unfinished"]
+
+
+_readers: list[Reader] = []
+"""In a process of the pool the one reader; empty elsewhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +100,16 @@ class Reader:
         if self.uses_stored and kept != stored:
             self._store(node, kept)
         return tuple(_without_copies(found.values()))
+
+    def num_new(self, node: CampaignNode) -> int:
+        """How many finished runs of the node `runs` would verify."""
+        stored = self._stored(node) if self.uses_stored else {}
+        paths = run_folders(self.folder.runs(node.name))
+        return sum(
+            self._fingerprint(path) not in stored
+            for path in paths
+            if (path / bundle.REPORT).is_file()
+        )
 
     def _run(self, node: CampaignNode, path: Path) -> NodeRun:
         begun = NodeRun(
@@ -155,6 +175,31 @@ class Reader:
         with suppress(OSError):  # a folder that is read alone, or a full disk: verified again
             path = self.folder.node_folder(node.name) / STORED
             plain_files.replace(path, to_json(StoredRuns(runs=runs)))
+
+
+def runs_of(reader: Reader, nodes: Sequence[CampaignNode]) -> Iterator[tuple[NodeRun, ...]]:
+    """The runs of each node, in their order; many that are new are verified in parallel.
+
+    ApplianceError where a process that verifies was ended from outside.
+    """
+    if sum(map(reader.num_new, nodes)) < FEWEST_PARALLEL:
+        yield from map(reader.runs, nodes)
+        return
+    warm()
+    num_processes = len(os.sched_getaffinity(0))
+    with forked_pool(num_processes, lambda: _readers.__setitem__(slice(None), [reader])) as pool:
+        try:
+            yield from pool.map(_runs, nodes)
+        except BrokenProcessPool:
+            raise ApplianceError(
+                "a process that reads bundles was ended from outside: free memory and call this "
+                "again, which goes on where this stopped"
+            ) from None
+
+
+def _runs(node: CampaignNode) -> tuple[NodeRun, ...]:
+    (reader,) = _readers
+    return reader.runs(node)
 
 
 def run_folders(runs: Path) -> list[Path]:

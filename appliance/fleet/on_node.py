@@ -97,16 +97,25 @@ def _unfinished(folder: CampaignFolder, node: CampaignNode) -> Path | None:
 
 
 def _claim(path: Path, job: str, what: str) -> None:
-    """Make the file of an attempt; whoever comes second is refused, but for the same job."""
+    """Make the file of an attempt; whoever comes second is refused, but for the same job.
+
+    Where the disk does not take it the attempt has not begun, and no file says that it has.
+    """
     try:
-        with os.fdopen(os.open(path, plain_files.NEW, 0o644), "w") as stream:
-            stream.write(job)
-            stream.flush()
-            os.fsync(stream.fileno())
+        descriptor = os.open(path, plain_files.NEW, 0o644)
     except FileExistsError:
         if job == BY_HAND or plain_files.read(path, 100) != job.encode():
             raise UsageError(f"{what} has begun in another job: a number is used once") from None
+        return
     except OSError as error:
+        raise _unwritten(path, error) from None
+    try:
+        with os.fdopen(descriptor, "w") as stream:
+            stream.write(job)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as error:
+        path.unlink(missing_ok=True)
         raise _unwritten(path, error) from None
 
 

@@ -26,7 +26,13 @@ _STATE = re.compile("[A-Z_]{2,20}")
 _FLAGS = "*~#!%$@^-+"
 """What Slurm puts behind a node's state; "*" is of one that does not respond."""
 _SILENT = "*"
-_GONE = frozenset({"down", "drain", "drained", "draining", "fail", "failing", "unknown", "error"})
+_GONE = frozenset(
+    {
+        *("down", "drain", "drained", "draining", "fail", "failing", "unknown", "error"),
+        *("future", "inval", "no_respond"),
+    }
+)
+"""States in which no job begins however long it waits (sinfo, NODE STATE CODES)."""
 QUEUED = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED"})
 ON_NODE = frozenset(
     {"RUNNING", "RESIZING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT"}
@@ -150,7 +156,7 @@ def _answer(words: Sequence[str], given: str = "") -> str:
             "this again"
         ) from None
     if done.returncode != 0:
-        raise SchedulerError(f"{program}: {_first_line(done.stderr)}")
+        raise SchedulerError(f"{program}: {_first_line(done.stderr, program, done.returncode)}")
     if len(done.stdout) > LARGEST_ANSWER:
         raise SchedulerError(f"{program} answers more than {LARGEST_ANSWER // 2**20} MiB")
     return done.stdout.decode(errors="replace")
@@ -162,9 +168,14 @@ def _own_environment() -> Mapping[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(mine)}
 
 
-def _first_line(text: bytes) -> str:
+def _first_line(text: bytes, program: str, code: int) -> str:
+    """What a command that failed says first, without its own name; else how it ended."""
     lines = [line.strip() for line in text.decode(errors="replace").splitlines() if line.strip()]
-    return one_line(lines[0])[:LONGEST_WORDS] if lines else "it failed, and does not say why"
+    if not lines:
+        ended = f"a signal ended it ({-code})" if code < 0 else f"it failed ({code})"
+        return f"{ended}, and it does not say why"
+    words = lines[0].removeprefix(f"{program}: ").removeprefix("error: ")
+    return one_line(words)[:LONGEST_WORDS]
 
 
 def _shown(text: str) -> str:

@@ -106,24 +106,24 @@ def node_states(folder: CampaignFolder, reader: Reader, jobs: Sequence[Job]) -> 
     by_node: dict[str, list[Job]] = {}
     for job in jobs:
         by_node.setdefault(job.node, []).append(job)
+    nodes = folder.campaign.nodes
     return [
-        node_state(folder, reader, node, by_node.get(node.name, ()))
-        for node in folder.campaign.nodes
+        _node_state(folder, node, runs, by_node.get(node.name, ()))
+        for node, runs in zip(nodes, node_runs.runs_of(reader, nodes), strict=True)
     ]
 
 
-def node_state(
-    folder: CampaignFolder, reader: Reader, node: CampaignNode, jobs: Sequence[Job] = ()
+def _node_state(
+    folder: CampaignFolder, node: CampaignNode, runs: Sequence[NodeRun], jobs: Sequence[Job]
 ) -> NodeState:
-    """One node's state; `jobs` are its own."""
-    runs = reader.runs(node)
+    """One node's state by its runs; `jobs` are its own."""
     job = next((one for one in reversed(jobs) if one.phase != "ended"), None)
     ended = {one.attempt: one for one in jobs if one.phase == "ended"}
     begun = begun_attempts(folder.jobs(node.name))
-    is_begun = job is not None and job.attempt in begun
+    over = [attempt for attempt in begun if job is None or job.attempt != attempt]
     decided, verified = node_runs.decided(folder.campaign, runs)
     verdicts = Counter(run.verdict for run in verified)
-    failed = max(0, len(begun) - is_begun - verdicts["ACCEPTED"] - verdicts["REJECTED"])
+    failed = max(0, len(over) - verdicts["ACCEPTED"] - verdicts["REJECTED"])
     is_used_up = failed > folder.campaign.retries or decided.next_sessions is None
     shown = verified[(decided.decided_by or len(verified)) - 1] if verified else None
     return NodeState(
@@ -138,7 +138,7 @@ def node_state(
         next_sessions=decided.next_sessions,
         job=None if job is None else job.number,
         job_state="" if job is None else _job_words(job),
-        sentence=_sentence(folder, node, runs, begun, ended) if failed and not shown else "",
+        sentence="" if shown else _sentence(folder, node, runs, over, ended),
     )
 
 
@@ -162,14 +162,19 @@ def _sentence(
     folder: CampaignFolder,
     node: CampaignNode,
     runs: Sequence[NodeRun],
-    begun: Sequence[int],
+    over: Sequence[int],
     ended: Mapping[int, Job],
 ) -> str:
-    """Why the newest attempt gave no verdict: a refused bundle, the scheduler, its last words."""
+    """Why there is no verdict: a refused bundle, the scheduler, last words; empty if none is due.
+
+    `over` are attempts that began and do not run any more.
+    """
     refused = [run for run in runs if run.state == "refused"]
     if refused:
         return f"the bundle {refused[-1].folder} is refused: {refused[-1].sentence}"
-    last = max(begun)
+    if not over:
+        return ""
+    last = max(over)
     job = ended.get(last)
     words = last_words(folder.jobs(node.name), last)
     if job is not None and job.state not in {"COMPLETED", "FAILED"}:

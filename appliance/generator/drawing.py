@@ -99,28 +99,38 @@ def part(drawn: Drawn, first: int, count: int) -> Bits:
     return made[skipped : skipped + count]
 
 
-def rows(drawn: Drawn, first: int, count: int) -> Bits:
-    """Bits (count, ...) of rows from `first` on, along the first dimension."""
+def rows(drawn: Drawn, first: int, count: int, threads: int = 1) -> Bits:
+    """Bits (count, ...) of rows from `first` on, along the first dimension, on so many threads."""
     inner = prod(drawn.shape[1:])
-    return part(drawn, first * inner, count * inner).reshape(count, *drawn.shape[1:])
+    out = np.empty(count * inner, f"u{num_bytes(drawn.dtype)}")
+    _write(drawn, first * inner, out, threads)
+    return out.reshape(count, *drawn.shape[1:])
 
 
 def fill(drawn: Drawn, out: Bits, threads: int = 1) -> None:
     """Write the bits of all elements into `out`, which is flat, on up to so many threads."""
+    _write(drawn, 0, out, threads)
+
+
+def _write(drawn: Drawn, begin: int, out: Bits, threads: int) -> None:
+    """Write the bits of the elements from `begin` on."""
+    if begin % (drawn.in_word * philox.BLOCK):  # which no stream of words begins with
+        out[:] = part(drawn, begin, len(out))
+        return
     write = _looked_up if drawn.width == 16 else _computed  # noqa: PLR2004 - bits
     if drawn.width == 16:  # noqa: PLR2004 - made before several threads ask for it
         maps.table(drawn.values, drawn.dtype)
-    num_spans = SPANS * threads if threads > 1 and drawn.count >= WORTH_A_THREAD else 1
-    span = PIECE * -(-drawn.count // (PIECE * num_spans))
+    num_spans = SPANS * threads if threads > 1 and len(out) >= WORTH_A_THREAD else 1
+    span = PIECE * -(-len(out) // (PIECE * num_spans))
 
     def make(first: int) -> None:
-        write(drawn, first, out[first : first + span])
+        write(drawn, begin + first, out[first : first + span])
 
     if num_spans == 1:
         make(0)
         return
     with ThreadPoolExecutor(threads) as pool:
-        for _ in pool.map(make, range(0, drawn.count, span)):
+        for _ in pool.map(make, range(0, len(out), span)):
             pass  # so that an error is raised here
 
 

@@ -35,9 +35,12 @@ from appliance.records.criteria import Criterion
 from appliance.records.journal import Check, Checked, CheckKind, LaunchEnded, Stage
 from appliance.records.json import Scalar
 from appliance.records.plan import Case, Plan
+from appliance.records.qualified import ReachedLoad
 from appliance.records.system import Fact, System
 from appliance.records.verdict import Reason, RulingWord, Statistic
 from appliance.records.vocabulary import THROTTLES
+from appliance.stress import kinds
+from appliance.stress.aggregates import first_place, is_left
 
 TOLERATED_INTERRUPTIONS = 1
 MINUTE, HOUR = 60, 3600
@@ -82,6 +85,8 @@ SPEED_AT_LEAST = 0.95
 """Of the products a second of a plain loop, what those of a burn-in that are proven come to."""
 MOST_SLOWED, MOST_LOST_CLOCK = 0.01, 0.05
 """Readings with a reason to slow down, and clock below the highest, of a device that is free."""
+WITH_LOOP = "Run segments of a minute or longer, each with a plain loop that is read."
+HELD = "Find out what limits its clock, cool it, or agree on a load with a criterion of one's own."
 NOT_BURNT = "no case of the plan is a burn-in"
 RECORD = (
     "Nothing for this device; with a qualified record of the burn-in on this model "
@@ -360,9 +365,11 @@ def _uncovered(explanation: str) -> RulingDraft:
 def _outside(checks: Sequence[Checked]) -> RulingDraft | None:
     """What those of the checks that are not within their bound come to; None where all are.
 
-    What may be a single transient event is open, but not where it was seen in two launches.
+    What may be a single transient event is open, but not where it was seen in two launches. Links
+    whose partners were gone are open too, however often.
     """
-    outside = [item for item in checks if not item.check.is_within]
+    every = [item for item in checks if not item.check.is_within]
+    outside = [item for item in every if not is_left(item.check)]
     certain = [item for item in outside if not _may_be_transient(item.check)]
     if certain:
         return _failed_check(certain[0])
@@ -376,6 +383,12 @@ def _outside(checks: Sequence[Checked]) -> RulingDraft | None:
             "transient",
             f"{_described(outside[0])}; it did not happen again",
             "Run the case again for longer: a second event shows that the device is at fault.",
+        )
+    if every:
+        return inconclusive(
+            "coverage",
+            f"{_described(every[0])}: its partners were gone, and nothing is shown of its links",
+            "Look at what became of the other devices; run again.",
         )
     return None
 
@@ -391,6 +404,7 @@ def _described(checked: Checked) -> str:
     return (
         f"launch {checked.launch}, {checked.phase} output: {check.name}: "
         f"error {check.error:.3g}, bound {check.bound:.3g}"
+        + (f", {place}" if (place := first_place(check)) else "")
     )
 
 
@@ -567,15 +581,15 @@ def health(
 
 
 def load(criterion: Criterion, cases: Sequence[CaseEvidence], inputs: RulingInputs) -> RulingDraft:
-    """Whether a burn-in drew what its device may draw, where a qualified record has the model.
+    """Whether a burn-in drew what its device may draw, where a record of the model has that load.
 
-    Elsewhere it is shown and not judged, as nobody has seen what a healthy one reaches.
+    Elsewhere it is shown and not judged, as nobody has seen that a healthy one reaches it.
     """
     burnt = [one for one in cases if is_burn_in(one.case)]
     if not burnt:
         return RulingDraft(ruling="not_applicable", reason="unplanned", explanation=NOT_BURNT)
     draft = _full_load(criterion, burnt, inputs)
-    lacking = [why for one in burnt if (why := _unrecorded(one.case, inputs))]
+    lacking = [why for one in burnt if (why := _unrecorded(criterion, one.case, inputs))]
     if not lacking:
         return draft
     devices = inputs.system.identity.devices
@@ -594,28 +608,94 @@ def _full_load(
 ) -> RulingDraft:
     """By power over its limit, or over that of the plain loop; of processors by use of their cores.
 
-    A device may need less than its limit for any product. So one that draws as much as in a plain
-    loop, and makes as many products, is at full load, if nothing holds it back: no reason to slow
-    down is active, and its clock is the highest.
+    The limits are the appliance's own choice, and no vendor's promise. So a device that is below
+    them fails only where a plain loop on the same device, in the same launch, reached more: that
+    takes a power limit, firmware and sharing into account, as both have them. One that does as its
+    plain loop does is at full load, unless something held back both.
     """
     draft = health(criterion, burnt, inputs, "cases")
     devices = inputs.system.identity.devices
     ledgers = device_health.of_devices(devices, burnt, "cases")
     if all(map(_goes_by_cores, ledgers)):
-        return health(
-            replace(criterion, metric=CORES, at_least=CORES_AT_LEAST), burnt, inputs, "cases"
-        )
+        return _core_load(criterion, burnt, inputs)
     if draft.ruling != "fail":
         return draft
     beyond = [one for one in ledgers if _is_beyond(criterion, one.observe(criterion.metric))]
-    if not all(_is_as_plain_loop(criterion, one) for one in beyond):
-        return draft
+    drafts = [_below(criterion, one, draft, inputs) for one in beyond]
     shown = "; ".join(map(load_sentence, beyond))
-    return RulingDraft(
+    alike = RulingDraft(
         ruling="pass",
         explanation=f"at full load by the plain loop beside it: {shown}",
         statistic=draft.statistic,
     )
+    words = ("fail", "inconclusive")
+    return next((one for word in words for one in drafts if one.ruling == word), alike)
+
+
+def _core_load(
+    criterion: Criterion, burnt: Sequence[CaseEvidence], inputs: RulingInputs
+) -> RulingDraft:
+    """Of processors. Stress beside a burn-in takes their cores by design, and others by chance."""
+    by_cores = replace(criterion, metric=CORES, at_least=CORES_AT_LEAST)
+    draft = health(by_cores, burnt, inputs, "cases")
+    if draft.ruling != "fail":
+        return draft
+    if any(one.case.parameters.get(kinds.PARAMETER) for one in burnt):
+        return RulingDraft(
+            ruling="not_applicable",
+            reason="unplanned",
+            explanation=f"{draft.explanation}; the stress beside the products takes those cores",
+            action="Nothing for this device; without --stress the use of its cores is judged.",
+            statistic=draft.statistic,
+        )
+    return _unless_disturbed(draft, burnt, inputs)
+
+
+def _unless_disturbed(
+    draft: RulingDraft, burnt: Sequence[CaseEvidence], inputs: RulingInputs
+) -> RulingDraft:
+    """The draft, inconclusive where others used the devices of one of the cases."""
+    disturbed = next((why for one in burnt if (why := disturbance(one, inputs.system))), "")
+    if not disturbed:
+        return draft
+    return replace(
+        inconclusive("environment", f"{draft.explanation}, but {disturbed}", ALONE),
+        statistic=draft.statistic,
+    )
+
+
+def _below(
+    criterion: Criterion, ledger: device_health.Ledger, draft: RulingDraft, inputs: RulingInputs
+) -> RulingDraft:
+    """The ruling on a device that draws less than is wanted, whose draft is a fail."""
+    if ledger.observe(criterion.metric).gap:
+        return draft
+    loop = ledger.plain_loop()
+    if loop is None or loop.power is None:
+        why = "no plain loop was read beside it, which would say what it can draw"
+        return inconclusive("not_observed", f"{load_sentence(ledger)}: {why}", WITH_LOOP)
+    if loop.power < (criterion.at_least or 1.0) or loop.speed < SPEED_AT_LEAST:
+        return _unless_disturbed(draft, ledger.cases, inputs)
+    held = _held_back(ledger)
+    if held:
+        return inconclusive("not_observed", f"{load_sentence(ledger)}: {held}", HELD)
+    return RulingDraft(ruling="pass")
+
+
+def _held_back(ledger: device_health.Ledger) -> str:
+    """What held back a device and its plain loop alike, or why that is not known; or nothing.
+
+    A limit on its power is what full load is measured by, and holds no device back.
+    """
+    slowed, lost = ledger.observe(device_health.SHARE), ledger.observe("lost_clock")
+    capped = ledger.observe(f"{device_health.SHARE}_power_cap").high
+    if slowed.high is None or slowed.gap or lost.high is None or lost.gap:
+        return "whether it was held back is not reported"
+    if slowed.high > MOST_SLOWED:
+        return f"a reason to slow down was active in {100 * slowed.high:.0f} % of the readings"
+    if lost.high > MOST_LOST_CLOCK and not (capped or 0.0) > MOST_SLOWED:
+        return f"its clock was {1 - lost.high:.3f} of the highest for no reason that is reported"
+    return ""
 
 
 def _goes_by_cores(ledger: device_health.Ledger) -> bool:
@@ -623,26 +703,29 @@ def _goes_by_cores(ledger: device_health.Ledger) -> bool:
     return ledger.device.vendor in OF_HOSTS and ledger.observe(POWER).high is None
 
 
-def _is_as_plain_loop(criterion: Criterion, ledger: device_health.Ledger) -> bool:
-    loop = ledger.plain_loop()
-    slowed, lost = ledger.observe(device_health.SHARE), ledger.observe("lost_clock")
-    if loop is None or loop.power is None or slowed.high is None or lost.high is None:
-        return False
-    is_free = slowed.high <= MOST_SLOWED and lost.high <= MOST_LOST_CLOCK
-    is_known = not (slowed.gap or lost.gap or ledger.observe(criterion.metric).gap)
-    is_alike = loop.power >= (criterion.at_least or 1.0) and loop.speed >= SPEED_AT_LEAST
-    return is_free and is_known and is_alike
-
-
 def is_burn_in(case: Case) -> bool:
     """Whether a case is there to load its device: at its small size it is not."""
     return case.workload in SEGMENTED and case.is_timed and not case.small
 
 
-def _unrecorded(case: Case, inputs: RulingInputs) -> str:
-    """Why no qualified record says what this burn-in reaches on its device, or nothing."""
+def _unrecorded(criterion: Criterion, case: Case, inputs: RulingInputs) -> str:
+    """Why no qualified record says that healthy devices of the model reach this, or nothing."""
     record, why = find(inputs.qualified, case, inputs.system)
-    return "" if record is not None else why
+    if record is None:
+        return why
+    named = f"the qualified record of {record.workload} on {record.model}"
+    if record.load is None:
+        return f"{named} does not say what load its devices reached"
+    return "" if _has_reached(criterion, record.load) else f"{named} is of less load than that"
+
+
+def _has_reached(criterion: Criterion, load: ReachedLoad) -> bool:
+    """Whether the least loaded device of a record is at the load that is wanted."""
+    wanted = criterion.at_least or 1.0
+    if load.power_fraction is None:
+        return (load.core_use or 0.0) >= CORES_AT_LEAST
+    is_alike = (load.loop_power or 0.0) >= wanted and (load.loop_speed or 0.0) >= SPEED_AT_LEAST
+    return load.power_fraction >= wanted or is_alike
 
 
 def load_sentence(ledger: device_health.Ledger) -> str:

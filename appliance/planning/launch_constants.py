@@ -1,4 +1,23 @@
-"""Constants of a launch that the child measures by and the verifier holds its records against."""
+"""What the child measures a launch by and the verifier holds its records against.
+
+How many steps there are of which each takes very long follows from a rule.
+The protocol's numbers of steps are for steps of up to a few seconds. Of one that takes 20 s they
+are 12 minutes of one launch, and a launch's own spread is the smaller part: what differs between
+launches decides (Kalibera and Jones 2013: repetitions inside a launch pay as far as they cost less
+than another launch, by the root of the ratio of variances). So a warm-up that has kept the device
+busy for `LONG_WARM_UP_SECONDS` ends with `LEAST_WARM_UP_STEPS`, and a block has as many steps as
+fill `LONG_BLOCK_SECONDS` at the warm-up's pace, but no fewer than `LEAST_BLOCK_STEPS`: those from
+which on a series is told steady or not (`statistics/steady_state`). Who verifies a bundle counts
+them again from the times of the warm-up. Of inference, whose timed outputs are drawn among the
+protocol's steps, all of these are made.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from appliance.records.suite import Protocol
 
 REPEATED_INPUT_BOUND = 0.1
 """Part of a step's time that repeating its input may save, after MLPerf's audit TEST04."""
@@ -25,3 +44,34 @@ interruption costs what the segment would have covered, and no ruling, as no tim
 HOT, PLAIN, PROVEN = "hot", "plain loop", "proven loop"
 """Phases of a burn-in: all that it does at full load, and once a launch, to be set side by side,
 steps of bare products and the same steps with all of their digests."""
+LONG_WARM_UP_SECONDS, LEAST_WARM_UP_STEPS = 10.0, 3
+LONG_BLOCK_SECONDS, LEAST_BLOCK_STEPS = 60.0, 20
+
+
+def is_warm(protocol: Protocol, num_steps: int, passed_ns: int) -> bool:
+    """Whether so many steps in so many nanoseconds are a warm-up."""
+    is_long = passed_ns >= LONG_WARM_UP_SECONDS * 1e9 and num_steps >= LEAST_WARM_UP_STEPS
+    has_time = passed_ns >= protocol.warmup_seconds * 1e9
+    return has_time and (is_long or num_steps >= protocol.warmup_steps)
+
+
+def block_steps(protocol: Protocol, warmed_ns: Sequence[int]) -> int:
+    """Least steps of a block after a warm-up of steps that took so many nanoseconds."""
+    if not warmed_ns:
+        return protocol.block_steps
+    median = sorted(warmed_ns)[len(warmed_ns) // 2]
+    filling = math.ceil(LONG_BLOCK_SECONDS * 1e9 / max(1, median))
+    return min(protocol.block_steps, max(LEAST_BLOCK_STEPS, filling))
+
+
+def warm_up_seconds(protocol: Protocol, step_seconds: float) -> float:
+    """What a warm-up takes of steps of one length."""
+    filling = math.ceil(LONG_WARM_UP_SECONDS / max(1e-9, step_seconds))
+    steps = min(protocol.warmup_steps, max(LEAST_WARM_UP_STEPS, filling))
+    return max(protocol.warmup_seconds, steps * step_seconds)
+
+
+def block_seconds(protocol: Protocol, step_seconds: float) -> float:
+    """What a block takes of steps of one length."""
+    steps = block_steps(protocol, [round(step_seconds * 1e9)])
+    return max(protocol.block_seconds, steps * step_seconds)

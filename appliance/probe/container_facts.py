@@ -60,6 +60,6 @@ def _statements(environment: Mapping[str, str]) -> Mapping[str, str]:
     """What the variable holds; nothing if it is missing or no JSON object."""
     try:
         statements = json.loads(environment.get(VARIABLE, "{}"))
-    except ValueError:
+    except (ValueError, RecursionError):  # which nests without end
         return {}
     return statements if isinstance(statements, dict) else {}

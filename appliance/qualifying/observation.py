@@ -9,16 +9,17 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from statistics import median
 
 import numpy as np
 
-from appliance.evidence import budget
+from appliance.evidence import budget, device_health
 from appliance.evidence.disturbance import disturbance
 from appliance.evidence.launches import CaseEvidence, LaunchEvidence
 from appliance.evidence.qualification import device_digest, stack
 from appliance.evidence.repeats import Repeats, repeats_of
+from appliance.judging.functional import CORES, POWER, is_burn_in
 from appliance.qualifying.rows import row_of
 from appliance.records.journal import Checked
 from appliance.records.plan import Case
@@ -29,10 +30,12 @@ from appliance.records.qualified import (
     ObservedCheck,
     Qualified,
     QualifiedRecord,
+    ReachedLoad,
 )
 from appliance.records.suite import SuiteCase
 from appliance.records.system import Device, System
 from appliance.statistics.tolerance import paired_ratio
+from appliance.stress import kinds
 
 PAIRS = "qualify-pairs"
 
@@ -98,7 +101,38 @@ def repeat_record(seen: Seen) -> QualifiedRecord | None:
         sources=(f"{seen.stage}/{case.id}, journal {seen.journal}",),
         recorded_utc=seen.created_utc,
         bench_version=seen.bench_version,
+        load=_reached(seen),
     )
+
+
+def _reached(seen: Seen) -> ReachedLoad | None:
+    """What a burn-in at full size reached; None of others, or where somebody else used the device.
+
+    Stress beside it takes of its load, so that a record is of a burn-in alone.
+    """
+    case = seen.case
+    has_stress = bool(case.parameters.get(kinds.PARAMETER))
+    if not is_burn_in(case) or has_stress or disturbance(seen.evidence, seen.system):
+        return None
+    (ledger,) = device_health.of_devices((_device(seen),), (seen.evidence,), "cases")
+    power, cores, loop = ledger.observe(POWER), ledger.observe(CORES), ledger.plain_loop()
+    reached = ReachedLoad(
+        power_fraction=None if power.gap else power.low,
+        core_use=None if cores.gap else cores.low,
+        loop_power=None if loop is None else loop.power,
+        loop_speed=None if loop is None else loop.speed,
+    )
+    return None if reached == ReachedLoad() else reached
+
+
+def _least(known: ReachedLoad | None, new: ReachedLoad | None) -> ReachedLoad | None:
+    """The least of both, of each what one alone knows."""
+    if known is None or new is None:
+        return known or new
+    names = (one.name for one in fields(ReachedLoad))
+    pairs = {name: (getattr(known, name), getattr(new, name)) for name in names}
+    both = {name: [one for one in pair if one is not None] for name, pair in pairs.items()}
+    return ReachedLoad(**{name: min(values, default=None) for name, values in both.items()})
 
 
 def grown(
@@ -132,6 +166,7 @@ def joined(known: QualifiedRecord, new: QualifiedRecord) -> QualifiedRecord:
         devices=_together(known.devices, new.devices),
         operators=_together(known.operators, new.operators),
         sources=_together(known.sources, new.sources),
+        load=_least(known.load, new.load),
         recorded_utc=max(known.recorded_utc, new.recorded_utc),
         bench_version=new.bench_version,
     )

@@ -12,6 +12,20 @@ from appliance.records.json import Number, Parameters, Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReachedLoad(Record):
+    """What the least loaded device of a record reached in a burn-in, as the ledger measures it.
+
+    `power_fraction` of the power limit in hot phases, `core_use` of a processor's cores there, and
+    of a plain loop beside it `loop_power` and `loop_speed`. None is not reported.
+    """
+
+    power_fraction: Number | None = None
+    core_use: Number | None = None
+    loop_power: Number | None = None
+    loop_speed: Number | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QualifiedRecord(Record):
     """What repeats of one workload have shown on healthy devices of a model with a library stack.
 
@@ -20,7 +34,8 @@ class QualifiedRecord(Record):
     `form` says whether the workload has a deterministic form there; without one nothing is ruled,
     and `operators` names what lacks it. `stack` holds versions and settings by name (see
     `qualification.stack`). `sources` are what was repeated and where it is shown, "SUITE/CASE,
-    journal SHA256"; `recorded_utc` and `bench_version` say when and by what.
+    journal SHA256"; `recorded_utc` and `bench_version` say when and by what. `load` is what a
+    burn-in at full size reached on devices that nobody else used; None where none was made.
     """
 
     workload: str
@@ -34,6 +49,13 @@ class QualifiedRecord(Record):
     sources: tuple[str, ...]
     recorded_utc: str
     bench_version: str
+    load: ReachedLoad | None = None
+
+    @model_serializer(mode="wrap")
+    def _as_it_was(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without a load where none is known: a record keeps its bytes."""
+        data: dict[str, Any] = write(self)
+        return {key: value for key, value in data.items() if key != "load" or value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

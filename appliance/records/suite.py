@@ -22,7 +22,8 @@ class Protocol(Record):
 
     A launch compares its clocks over `calibration_seconds` of work, warms up for at least
     `warmup_steps` and `warmup_seconds`, then makes `blocks` blocks of at least `block_steps`
-    steps and `block_seconds`. `interim_analyses` are the launch counts at which a case is judged;
+    steps and `block_seconds`, fewer where a step takes long (`launch_constants.block_steps`).
+    `interim_analyses` are the launch counts at which a case is judged;
     the last is the largest number of launches. `last_checks`: check the last timed output in every
     launch ("all") or in one launch of each case, drawn by the seed ("one"). `repeats` is the number
     of processes that make the first step once more in the deterministic phase; 0 plans none. Every

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from appliance.planning import launch_constants
 from appliance.records.plan import Case
 from appliance.records.qualified import ObservedCase
 from appliance.records.suite import Protocol
@@ -61,8 +62,8 @@ def estimated_seconds(
     step = max(steps, key=lambda one: one.recorded_utc).step_seconds or 0.0
     file = references.load()
     reference = file.seconds(case.workload, case.parameters, case.work.flops, file.cores) or 0.0
-    warm_up = max(protocol.warmup_seconds, protocol.warmup_steps * step)
-    blocks = protocol.blocks * max(protocol.block_seconds, protocol.block_steps * step)
+    warm_up = launch_constants.warm_up_seconds(protocol, step)
+    blocks = protocol.blocks * launch_constants.block_seconds(protocol, step)
     before = SETUP_SECONDS + BUILD_SECONDS + FIRST_STEPS * step + protocol.calibration_seconds
     return round(before + warm_up + blocks + reference, 1)
 

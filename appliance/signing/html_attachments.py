@@ -2,7 +2,10 @@
 
 A page that travels alone must bring the evidence that it was made of, and must not need a
 script to give it back. The links have one strict form, so that a second, hidden or dressed-up
-proof is refused rather than chosen from. Large files are carried as gzip, under their name with
+proof is refused rather than chosen from. Every page begins with a policy by which a browser runs
+nothing that stands in it and fetches nothing, so a page that begins otherwise is refused: what a
+signer hides below can then neither change what is shown nor tell anybody that it was opened. Large
+files are carried as gzip, under their name with
 ".gz" after it, without a header of their own in which anything could be hidden.
 """
 
@@ -28,15 +31,32 @@ DATA_LINK = re.compile(
 GZIP, SUFFIX = "application/gzip", ".gz"
 LEAST_BYTES = 2**14
 """Of a file that is carried as gzip; a smaller one can be read as it is saved."""
-MOST_BYTES = 2**28
-"""Of all files that are carried, once they are unpacked: far above any, and no bomb."""
+MOST_BYTES = 2**26
+"""Of all files that are carried, once they are unpacked: as much as a PDF may carry, and four times
+what a page does."""
 MARK = re.compile(rb"bench-(?:proof|data)\"")
+HEAD = b"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; \
+base-uri 'none'; form-action 'none'">
+"""
+"""How every page begins, in each version of bench."""
+ACTIVE = re.compile(rb"<(?:script|iframe|frame|object|embed|base)\b", re.IGNORECASE)
+EQUIVALENT = re.compile(rb"http-equiv", re.IGNORECASE)
+"""A second one could lead a browser to another page."""
 
 
 def carried_files(data: bytes) -> Mapping[str, bytes]:
     """Files that report.html carries, by name; EvidenceError for anything but the strict form."""
-    if re.search(rb"<script", data, re.IGNORECASE):
-        raise EvidenceError("report.html has a script, and no report of ours has one")
+    if not data.startswith(HEAD) or len(EQUIVALENT.findall(data)) != 1:
+        raise EvidenceError(
+            "report.html does not begin with the policy that no script runs and nothing is "
+            "fetched, or has another beside it; every report of ours begins with it"
+        )
+    if ACTIVE.search(data):
+        raise EvidenceError("report.html has a script or a frame, and no report of ours has one")
     statements = STATEMENT_LINK.findall(data)
     links = DATA_LINK.findall(data)
     if len(statements) != 1 or len(MARK.findall(data)) != 1 + len(links):

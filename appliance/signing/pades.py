@@ -40,11 +40,12 @@ from pyhanko_certvalidator import ValidationContext
 from appliance.errors import ApplianceError, EvidenceError
 from appliance.ipc import confined_child
 from appliance.signing.dsse import SigningKey, is_signed
+from appliance.signing.passive_pdf import check_passive
 
 FIELD = "Signature"
 NAME = "report.pdf"
 LARGEST_LOAD = 2**26  # bytes of all attachments; a report uses a quarter of it at most
-PARSED_BYTES, PARSED_FOR_A_BYTE = 6 * 10**7, 4
+PARSED_BYTES, PARSED_FOR_A_BYTE = 6 * 10**7, 3
 """Memory that a PDF may take while it is parsed: ten times what that of 64 devices takes."""
 LONGEST_ECDSA = 72  # bytes of an ECDSA P-256 signature in DER
 
@@ -141,6 +142,7 @@ def check_pdf(data: bytes, certificate: x509.Certificate) -> None:
             reader = PdfFileReader(BytesIO(data), strict=True)
             signature = _only_signature(reader)
             _check_form(data, reader, signature)
+            check_passive(reader.root, NAME)
             _check_cms(signature, certificate)
             _check_with_pyhanko(signature, certificate)
     except EvidenceError:

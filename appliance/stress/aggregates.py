@@ -11,17 +11,21 @@ totals can be added up again:
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 
 from appliance.records.journal import Check
+from appliance.stress.kinds import LINKS
 
 LASTING = "mismatches, repeated or lasting"
 SINGLE = "a single mismatch that never came again"
+LONGEST_PLACE = 400
 MINUTE_MS = 60_000
-MOST_SPANS = 240
-"""Spans of one launch; where there would be more, neighbours are added up."""
+MOST_SPANS = 12
+"""Spans of one launch; where there would be more, neighbours are added up. Those of all kinds on
+eight devices take a megabyte of a week's journal."""
 COMPLETED = "asked to stop"
 LEFT = "without its partners: "
 """How an ending begins that is of other devices' launches, which have records of their own."""
@@ -126,6 +130,22 @@ def read(check: Check) -> Aggregate:
     if found.total != said:
         raise Untrue("its minutes do not add up to what it says of them together")
     return found
+
+
+def first_place(check: Check) -> str:
+    """Where the first mismatch was that a burn-in, or stress beside it, says of; or nothing."""
+    if not check.name.endswith(LASTING):
+        return ""
+    _, clause, rest = check.detects_what.partition("; mismatches: ")
+    number, colon, places = rest.partition(": ")
+    is_told = bool(clause and colon) and number.replace(",", "").isdecimal()
+    return places.partition(" | ")[0][:LONGEST_PLACE] if is_told else ""
+
+
+def is_left(check: Check) -> bool:
+    """Whether a check is of links whose partners were gone, which proves nothing of this device."""
+    is_open = check.if_outside == "inconclusive" and math.isnan(check.error)
+    return is_open and check.name == name(LINKS, LASTING)
 
 
 def of_checks(checks: Iterable[Check]) -> Mapping[str, Mapping[str, Check]]:

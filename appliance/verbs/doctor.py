@@ -35,6 +35,7 @@ from appliance.container.doctor_rows import (
     row_of,
 )
 from appliance.errors import BenchError
+from appliance.foreign_text import one_line
 from appliance.linux.kernel_log import KernelLog
 from appliance.linux.sensors import CPU, EDAC, Sensors
 from appliance.linux.sysfs import Tree, Unreadable, or_none
@@ -135,7 +136,7 @@ def _narrow(rows: Iterable[Row]) -> Table:
     for row in rows:
         fix = f" -> {row.fix}" if row.fix else ""
         told = f"{_state_words(row)}: {row.detected} (for {row.needed_for}){fix}"
-        grid.add_row(Text(row.what), Text(told), style=_style(row))
+        grid.add_row(_cell(row.what), _cell(told), style=_style(row))
     return grid
 
 
@@ -157,8 +158,13 @@ def table(rows: Iterable[Row]) -> Table:
             _state_words(row),
             row.fix,
         )
-        grid.add_row(*map(Text, cells), style=_style(row))
+        grid.add_row(*map(_cell, cells), style=_style(row))
     return grid
+
+
+def _cell(text: str) -> Text:
+    """As it is, on one line: a node's names and the paths of its user stand in it."""
+    return Text(one_line(text))
 
 
 def _state_words(row: Row) -> str:

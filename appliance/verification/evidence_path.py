@@ -42,6 +42,9 @@ LARGEST: Mapping[Kind, int] = {
 }
 LONGEST_NAME = 1024  # bytes of an entry in a zip's list of files
 END_OF_ZIP = 22  # bytes of the record at its end
+HEAD_OF_FILE = 30  # bytes before the name of each file in it
+SIZES_BEHIND = {0, 12, 16, 20, 24}
+"""Bytes behind a file that was packed before its size was known, and that say how large it is."""
 PIECE = 2**20
 """Bytes of a large file that are unpacked at a time."""
 LISTING_SECONDS = 2
@@ -209,6 +212,7 @@ def _listed(
     try:
         file = data if isinstance(cast("object", data), _Seekable) else BytesIO(data)
         with zipfile.ZipFile(cast("IO[bytes]", file)) as archive:
+            _check_layout(data, archive)
             entries = [one for one in archive.infolist() if not one.is_dir()]
             names = _inner_names([one.filename for one in entries])
             by_name = dict(zip(names, entries, strict=True))
@@ -246,6 +250,32 @@ def _check_list(data: bytes) -> None:
         raise EvidenceError(
             "the zip has a comment, more than one part or a list of files that no bundle has; "
             "pack the folder again"
+        )
+
+
+def _check_layout(data: bytes, archive: zipfile.ZipFile) -> None:
+    """EvidenceError unless files lie one behind the other, from the first byte up to the list.
+
+    Programs that unpack differ in whether they go by the list or by what lies before it, so in
+    between there may be nothing: what is verified is what each of them unpacks.
+    """
+    entries = sorted(archive.infolist(), key=lambda one: one.header_offset)
+    end, position = data[-END_OF_ZIP:], 0
+    numbers = {int.from_bytes(end[at : at + 2], "little") for at in (8, 10)}
+    begin, length = (int.from_bytes(end[at : at + 4], "little") for at in (16, 12))
+    places = [one.header_offset for one in entries[1:]] + [begin]
+    is_tiled = numbers == {len(entries)} and begin + length + END_OF_ZIP == len(data)
+    for one, after in zip(entries, places, strict=False):
+        head = data[one.header_offset : one.header_offset + HEAD_OF_FILE]
+        name, extra = (int.from_bytes(head[at : at + 2], "little") for at in (26, 28))
+        position_after = one.header_offset + HEAD_OF_FILE + name + extra + one.compress_size
+        behind = SIZES_BEHIND if one.flag_bits & 8 else {0}
+        is_tiled &= one.header_offset == position and after - position_after in behind
+        position = after
+    if not is_tiled:
+        raise EvidenceError(
+            "the zip has something beside the files in its list, or two that overlap; pack the "
+            "folder again"
         )
 
 

@@ -18,6 +18,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from appliance.errors import EvidenceError
+from appliance.planning import launch_constants
 from appliance.planning.launch_constants import (
     EMPTY_BLOCK_STEPS,
     NUM_CLOCK_SPANS,
@@ -211,13 +212,20 @@ def _lengths(records: _RankRecords) -> str:
     if not records.is_by_blocks or records.plan.repeat is not None:
         return ""
     is_alone = records.case.ranks == 1
+    least = protocol.block_steps
     for warmed in records.of(Warmed):
-        is_short = is_alone and sum(warmed.wall_ns) < SHORT * protocol.warmup_seconds * 1e9
-        if is_short or len(warmed.wall_ns) < protocol.warmup_steps:
+        passed = sum(warmed.wall_ns)
+        is_short = is_alone and passed < SHORT * protocol.warmup_seconds * 1e9
+        num_steps = len(warmed.wall_ns)
+        is_cut = num_steps < protocol.warmup_steps and not (
+            is_alone and launch_constants.is_warm(protocol, num_steps, passed)
+        )
+        if is_short or is_cut:
             return "warmed up for less than the protocol says"
+        least = launch_constants.block_steps(protocol, warmed.wall_ns)
     for block in records.of(Block):
         is_short = is_alone and block.block_wall_ns < SHORT * protocol.block_seconds * 1e9
-        if is_short or block.num_steps < protocol.block_steps:
+        if is_short or block.num_steps < least:
             return f"has a block {block.index} that is shorter than the protocol says"
     return ""
 

@@ -178,14 +178,18 @@ def read_confined(path: Path, terms: Terms = ANYBODY) -> tuple[Verification, Map
 
     Nobody can change them between the checks and what is made of them, and no PDF, HTML or zip is
     parsed outside of the child, which may take their size in memory once more to hand them over.
+    Of a run that does not hold together, whoever signed it, only the verdict that it claims comes.
     """
     room = evidence_path.journal_room(path, terms.total)
 
     def work() -> bytes:
         examination, verification = _examined(path, terms, room)
-        copied = sum(map(len, examination.files.values()))
+        files = examination.files
+        if any(line.status == "fail" and line.name != "signer" for line in verification.checks):
+            files = {name: data for name, data in files.items() if name == bundles.VERDICT}
+        copied = sum(map(len, files.values()))
         confined_child.allow_memory(confined_child.MEMORY_BYTES + copied)
-        return _packed({"": _answer(verification), **examination.files})
+        return _packed({"": _answer(verification), **files})
 
     limits_here = replace(
         _limits(terms.total),
@@ -204,7 +208,7 @@ def _examined(
 
 
 def _examination(given: Given, terms: Terms) -> _Examination:
-    facts = terms.facts or shipped()
+    facts = shipped() if terms.facts is None else terms.facts
     return _Examination(
         given=given,
         trusted=terms.trusted,

@@ -43,7 +43,13 @@ from appliance.records.request import LaunchSpec, Question
 from appliance.vendors.registry import make_vendor
 from appliance.worker import torchrun
 from appliance.worker.describe import describe
-from appliance.worker.forkserver import ForkServer, claim_stdout, compute_probe, load
+from appliance.worker.forkserver import (
+    ForkServer,
+    claim_stdout,
+    compute_probe,
+    import_what_exports,
+    load,
+)
 from appliance.worker.measure import Progress
 from appliance.worker.parameters import one_line
 from appliance.worker.prepare import LaunchRefused, float32_products, prepared
@@ -188,6 +194,7 @@ def _serve() -> None:
     request = adapter(ServeRequest).validate_json(line)
     imports = ImportWatch()
     load(request.workloads, imports)
+    import_what_exports(request.framework, imports)
     if request.ranks > 1:
         imports.imported(torchrun.import_torchrun())
     vendor = make_vendor(request.vendor)

@@ -29,12 +29,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Any
 
 from appliance.evidence.folding import fold_steps, in_full
 from appliance.generator.drawing import Summed
 from appliance.ipc.stage_clock import StageClock
+from appliance.planning import launch_constants
 from appliance.planning.check_sampling import sampled_steps
 from appliance.planning.launch_constants import SEGMENTED
 from appliance.records.journal import (
@@ -267,20 +269,16 @@ class LaunchCourse:
     def _warm_up(self, state: Any) -> tuple[int, ...]:
         """Times of the steps that were made."""
         protocol = self.spec.protocol
-        length = timing.Length(
-            steps=protocol.warmup_steps, nanoseconds=round(protocol.warmup_seconds * 1e9)
-        )
         step, stopwatch = self._step(state), self.machine.stopwatch
         if self.spec.repeat is not None:
-            times = timing.warm_up(step, stopwatch, timing.Length(steps=self.spec.repeat.warmup))
+            times = timing.warm_up(step, stopwatch, _so_many(self.spec.repeat.warmup))
         elif self.spec.ranks == 1:
-            times = timing.warm_up(step, stopwatch, length)
+            times = timing.warm_up(step, stopwatch, partial(launch_constants.is_warm, protocol))
         else:
-            some = timing.Length(steps=max(1, length.steps))
-            times = timing.warm_up(step, stopwatch, some)
-            more = timing.steps_within(length.nanoseconds - sum(times), times)
-            some = timing.Length(steps=self.machine.agree(more))
-            times += timing.warm_up(step, stopwatch, some)
+            times = timing.warm_up(step, stopwatch, _so_many(max(1, protocol.warmup_steps)))
+            nanoseconds = round(protocol.warmup_seconds * 1e9)
+            more = timing.steps_within(nanoseconds - sum(times), times)
+            times += timing.warm_up(step, stopwatch, _so_many(self.machine.agree(more)))
         self._send(Warmed, wall_ns=times)
         return times
 
@@ -288,9 +286,12 @@ class LaunchCourse:
         """At least so many steps and so long; for several ranks a number, as each waits for all."""
         protocol = self.spec.protocol
         nanoseconds = round(protocol.block_seconds * 1e9)
+        least = protocol.block_steps
+        if not self.workload.scenario:
+            least = launch_constants.block_steps(protocol, warmed)
         if self.spec.ranks == 1:
-            return timing.Length(steps=protocol.block_steps, nanoseconds=nanoseconds)
-        steps = max(protocol.block_steps, timing.steps_within(nanoseconds, warmed))
+            return timing.Length(steps=least, nanoseconds=nanoseconds)
+        steps = max(least, timing.steps_within(nanoseconds, warmed))
         return timing.Length(steps=self.machine.agree(steps))
 
     def _blocks(self, state: Any, first_step: int, length: timing.Length) -> None:
@@ -528,6 +529,11 @@ def _recorded(summed: Summed) -> DrawnInput:
         shape=drawn.shape,
         checksum=summed.checksum,
     )
+
+
+def _so_many(steps: int) -> Callable[[int, int], bool]:
+    """A warm-up of so many steps, whatever time they take."""
+    return lambda num_steps, _: num_steps >= steps
 
 
 def _shifted(is_drawn: Callable[[int], bool], by: int) -> Callable[[int], bool]:

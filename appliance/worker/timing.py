@@ -270,11 +270,16 @@ def _keep_busy(work: Callable[[], object], stopwatch: Stopwatch, until: int) -> 
             return now
 
 
-def warm_up(step: Step, stopwatch: Stopwatch, length: Length) -> tuple[int, ...]:
-    """Times of steps that nobody judges, in nanoseconds; so many that they have the length."""
+def warm_up(
+    step: Step, stopwatch: Stopwatch, is_warm: Callable[[int, int], bool]
+) -> tuple[int, ...]:
+    """Times of steps that nobody judges, in nanoseconds.
+
+    `is_warm` is asked before each whether so many steps in so many nanoseconds are enough.
+    """
     times: list[int] = []
     passed = 0
-    while len(times) < length.steps or passed < length.nanoseconds:
+    while not is_warm(len(times), passed):
         times.append(one(step, stopwatch)[1].wall_ns)
         passed += times[-1]
     return tuple(times)

@@ -170,10 +170,11 @@ def _called(ruling: Ruling) -> str:
 
 def _counts(rulings: Sequence[Ruling]) -> str:
     required = [ruling.ruling for ruling in rulings if ruling.required]
-    clauses = [f"{required.count('pass')} pass", f"{required.count('fail')} fail"]
-    clauses.append(f"{required.count('inconclusive')} inconclusive")
-    if "not_applicable" in required:
-        clauses.append(f"{required.count('not_applicable')} not applicable")
+    clauses = [
+        f"{required.count(word):,} {word.replace('_', ' ')}"
+        for word in ("pass", "fail", "inconclusive", "not_applicable")
+        if word != "not_applicable" or word in required
+    ]
     return f"{count(len(required), 'required ruling')}: {', '.join(clauses)}"
 
 

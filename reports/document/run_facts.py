@@ -133,8 +133,8 @@ def _launches(verdict: Verdict) -> str:
     missing = planned - completed - decided
     rate = f" ({words.percent(verdict.num_failed / verdict.num_made)})" if verdict.num_made else ""
     return (
-        f"{planned} planned, {completed} completed, {decided} not needed, {missing} missing; "
-        f"failure rate {verdict.num_failed} of {verdict.num_made} made{rate}"
+        f"{planned:,} planned, {completed:,} completed, {decided:,} not needed, {missing:,} "
+        f"missing; failure rate {verdict.num_failed:,} of {verdict.num_made:,} made{rate}"
     )
 
 

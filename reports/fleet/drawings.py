@@ -58,6 +58,7 @@ def histogram(effects: Sequence[float], is_beyond: Sequence[bool], fences: Fence
                 bottom -= height
     parts += _axis(low, high)
     parts.append(_text(_LEFT - 6, _TOP + 8, f"{most:,}", "end"))
+    parts.append(_text(_LEFT - 6, _TOP + 20, "devices", "end"))
     title = (
         f"Histogram of {len(values):,} devices by their difference in step time, from "
         f"{low * 100:+.1f} % to {high * 100:+.1f} %; "

@@ -49,10 +49,12 @@ def shade(difference: float | None) -> str:
 
 
 def slug(name: str) -> str:
-    """A file's name for what a bundle or an inventory calls so."""
-    plain = name.lower()
-    if _SLUG.fullmatch(plain):
-        return plain
+    """A file's name for what a bundle or an inventory calls so; two names never have one.
+
+    Some file systems know no case, and "--" parts a name from the number of its page.
+    """
+    if _SLUG.fullmatch(name) and "--" not in name:
+        return name
     return f"x-{sha256(name.encode()).hexdigest()[:16]}"
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from appliance.collection.outliers import FEWEST
+from appliance.collection.tables import RACK
 from reports.fleet import drawings
 from reports.fleet.answers import Answers, Record, Records
 from reports.fleet.drawings import Fences
@@ -67,7 +68,19 @@ def _overview(answers: Answers) -> Page:
         **tests(answers),
         num_refused=len(answers.of("refusals")),
         num_attempts=len(answers.of("attempts")),
+        terms=terms(answers),
         not_accepted=not_accepted(answers, FEW),
+    )
+
+
+def terms(answers: Answers) -> str:
+    """By what and when nodes were accepted; empty for a collection of bench 0.9 and before."""
+    stated = answers.stated
+    if "suite" not in stated:
+        return ""
+    return (
+        f"Suite {word(stated['suite'])}, criteria {word(stated['criteria'])}; planned "
+        f"{stated['planned_utc']}, open until {stated['not_after_utc']}."
     )
 
 
@@ -97,11 +110,25 @@ def not_accepted(answers: Answers, most: int) -> Records:
     """The first nodes that are rejected, then those that are open."""
     rest = [one for one in answers.of("nodes") if one["state"] != "accepted"]
     ordered = sorted(rest, key=lambda one: one["state"] != "rejected")
-    return [{**one, "shape": SHAPES[one["state"]]} for one in ordered[:most]]
+    refused = answers.grouped("refusals", "node")
+    return [
+        {
+            **one,
+            "shape": SHAPES[one["state"]],
+            "reason": _why(one["reason"], len(refused.get(one["node"], []))),
+        }
+        for one in ordered[:most]
+    ]
+
+
+def _why(reason: str, num_refused: int) -> str:
+    """Why a node is not accepted, and how many bundles of it did not count."""
+    noun = "bundle does" if num_refused == 1 else "bundles do"
+    return f"{reason}; {num_refused} {noun} not count" if num_refused else reason
 
 
 def _found_racks(answers: Answers) -> set[str]:
-    return {one["level"] for one in answers.of("levels") if one["covariate"] == "rack"}
+    return {one["level"] for one in answers.of("levels") if one["covariate"] == RACK}
 
 
 def _tiles(answers: Answers) -> Records:
@@ -109,7 +136,7 @@ def _tiles(answers: Answers) -> Records:
     return [
         {
             "name": word(one["rack"] or "no rack"),
-            "path": f"racks/{slug(one['rack'] or 'none')}.html",
+            "path": _rack_path(one["rack"]),
             "shade": shade(one["difference"]),
             "difference": percent(one["difference"]) if one["difference"] is not None else "",
             "accepted": one["accepted"],
@@ -130,7 +157,7 @@ def levels(answers: Answers) -> Records:
         {
             "covariate": word(covariate),
             "level": word(level),
-            "path": f"racks/{slug(level)}.html" if covariate == "rack" else "inventory.html",
+            "path": _level_path(covariate, level),
             "count": max(one["count"] for one in group),
             "effects": ", ".join(
                 f"{word(one['name'])} {percent(one['effect'])}"
@@ -142,6 +169,11 @@ def levels(answers: Answers) -> Records:
     ]
 
 
+def _level_path(covariate: str, level: str) -> str:
+    """The page that says more of a rack or a version."""
+    return _rack_path(level) if covariate == RACK else "inventory.html"
+
+
 def metrics(answers: Answers) -> Records:
     """Every metric, as a line of a table."""
     return [
@@ -150,6 +182,7 @@ def metrics(answers: Answers) -> Records:
             "path": f"metrics/{slug(one['name'])}.html",
             "count": one["count"],
             "median": duration(one["median"]),
+            "median_seconds": one["median"],
             "spread": f"{one['spread'] * 100:.2f} %",
             "low": _fence(one["low"]),
             "high": _fence(one["high"]),
@@ -175,7 +208,9 @@ def _beyond(one: Record) -> Record:
         "rack": word(one["rack"]),
         "device": word(one["device"]),
         "name": word(one["name"]),
+        "path": f"metrics/{slug(one['name'])}.html",
         "seconds": duration(one["seconds"]),
+        "value": one["seconds"],
         "effect": percent(one["effect"]),
         "is_slow": one["effect"] > 0,
         "q": f"{one['adjusted_p']:.2g}",
@@ -192,7 +227,7 @@ def _racks(answers: Answers) -> Iterator[Page]:
     for rack, nodes in answers.grouped("nodes", "rack").items():
         parts = [nodes[begin : begin + LIST] for begin in range(0, len(nodes), LIST)]
         paths = [_rack_path(rack, number) for number in range(len(parts))]
-        own = [one for one in found.get(rack, []) if one["covariate"] == "rack"]
+        own = [one for one in found.get(rack, []) if one["covariate"] == RACK]
         for path, part in zip(paths, parts, strict=True):
             yield _page(
                 path,
@@ -205,8 +240,9 @@ def _racks(answers: Answers) -> Iterator[Page]:
             )
 
 
-def _rack_path(rack: str, number: int) -> str:
-    return f"racks/{slug(rack or 'none')}{f'--{number + 1}' if number else ''}.html"
+def _rack_path(rack: str, number: int = 0) -> str:
+    """The page of a rack, or that part of it; nodes without a rack have one that no name has."""
+    return f"racks/{slug(rack) if rack else '_none'}{f'--{number + 1}' if number else ''}.html"
 
 
 def _node_line(one: Record) -> Record:
@@ -228,7 +264,7 @@ def _nodes(answers: Answers, site: Path) -> Iterator[Page]:
     refused = answers.grouped("refusals", "node")
     differing = answers.grouped("differing", "node")
     versions = _differing_groups(answers)
-    tested = {one["name"] for one in answers.of("distributions") if one["low"] is not None}
+    lines = {one["name"]: one for one in answers.of("distributions")}
     for one in answers.of("nodes"):
         name, path = one["node"], f"nodes/{one['node']}.html"
         yield _page(
@@ -237,28 +273,31 @@ def _nodes(answers: Answers, site: Path) -> Iterator[Page]:
             name,
             node=_node_line(one),
             rack=word(one["rack"] or "none"),
-            rack_path=f"racks/{slug(one['rack'] or 'none')}.html",
+            rack_path=_rack_path(one["rack"]),
             attempts=[_attempt(item, site / path) for item in attempts.get(name, [])],
             groups=[
-                *versions.get(("rack", one["rack"]), []),
+                *versions.get((RACK, one["rack"]), []),
                 *(
                     text
                     for item in differing.get(name, [])
                     for text in versions.get((item["component"], item["version"]), [])
                 ),
             ],
-            metrics=[_deviation(item, tested) for item in deviations.get(name, [])],
+            metrics=[_deviation(item, lines[item["name"]]) for item in deviations.get(name, [])],
             untested=listed(
                 sorted(
-                    {word(item["name"]) for item in deviations.get(name, [])}
-                    - {word(metric) for metric in tested}
+                    {
+                        word(item["name"])
+                        for item in deviations.get(name, [])
+                        if lines[item["name"]]["low"] is None
+                    }
                 )
             ),
             fewest=FEWEST,
             cases=[_case(item) for item in cases.get(name, [])],
             devices=[_device(item) for item in devices.get(name, [])],
             differing=[_differing(item) for item in differing.get(name, [])],
-            refused=[_refusal(item) for item in refused.get(name, [])],
+            refused=[refusal(item) for item in refused.get(name, [])],
         )
 
 
@@ -293,7 +332,10 @@ def _attempt(one: Record, page: Path) -> Record:
     }
 
 
-def _deviation(one: Record, tested: Collection[str]) -> Record:
+def _deviation(one: Record, line: Record) -> Record:
+    """One device by one case; `line` is of the case over the fleet."""
+    low, high = _fence(line["low"]), _fence(line["high"])
+    is_slow = one["effect"] > 0
     return {
         "name": word(one["name"]),
         "path": f"metrics/{slug(one['name'])}.html",
@@ -302,8 +344,14 @@ def _deviation(one: Record, tested: Collection[str]) -> Record:
         "effect": percent(one["effect"]),
         "q": f"{one['adjusted_p']:.2g}",
         "is_beyond": one["is_beyond"],
-        "is_tested": one["name"] in tested,
-        "word": "slower" if one["effect"] > 0 else "faster",
+        "is_tested": line["low"] is not None,
+        "low": low,
+        "high": high,
+        "fence": high if is_slow else low,
+        "median": duration(line["median"]),
+        "median_seconds": line["median"],
+        "value": one["seconds"],
+        "word": "slower" if is_slow else "faster",
     }
 
 
@@ -331,7 +379,8 @@ def _differing(one: Record) -> Record:
     return {name: word(one[name]) for name in ("node", "component", "version", "most_have")}
 
 
-def _refusal(one: Record) -> Record:
+def refusal(one: Record) -> Record:
+    """A bundle that does not count, as a line of a table."""
     return {
         "node": one["node"],
         "reason": one["reason"].replace("_", " "),
@@ -368,6 +417,7 @@ def _metrics(answers: Answers) -> Iterator[Page]:
                 {
                     "covariate": word(item["covariate"]),
                     "level": word(item["level"]),
+                    "path": _level_path(item["covariate"], item["level"]),
                     "count": item["count"],
                     "effect": percent(item["effect"]),
                     "q": f"{item['adjusted_p']:.2g}",
@@ -384,7 +434,7 @@ def _rack_middles(own: Records, findings: Records) -> list[tuple[str, float, boo
     """Each rack with the difference of its median from the fleet's."""
     import numpy as np  # noqa: PLC0415 - the pages of lists do without
 
-    hot = {item["level"] for item in findings if item["covariate"] == "rack"}
+    hot = {item["level"] for item in findings if item["covariate"] == RACK}
     values: dict[str, list[float]] = {}
     for item in own:
         values.setdefault(item["rack"], []).append(item["seconds"])
@@ -429,6 +479,6 @@ def _refused(answers: Answers) -> Page:
         "refused.html",
         "refused.html",
         "Bundles that do not count",
-        refusals=[_refusal(one) for one in refusals[:MOST_ROWS]],
+        refusals=[refusal(one) for one in refusals[:MOST_ROWS]],
         num_refused=len(refusals),
     )

@@ -29,7 +29,7 @@ from reports.fleet.answers import Answers
 MARK = "nodes.js"
 """A file that only a site has; a folder without it is not replaced."""
 SUMMARY = "summary.pdf"
-STATIC = ("style.css", "search.js")
+STATIC = ("style.css", "search.js", "sort.js")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,7 @@ def _values(answers: Answers, key: Key) -> dict[str, Any]:
         "campaign_css": campaign,  # a campaign's name has letters, digits and hyphens alone
         "version": answers.stated["bench_version"],
         "states": [(state, SHAPES[state], answers.count(state)) for state in STATES],
+        "terms": pages.terms(answers),
         "num_nodes": len(answers.of("nodes")),
         "num_attempts": len(answers.of("attempts")),
         "num_refused": len(answers.of("refusals")),
@@ -55,7 +56,7 @@ def _values(answers: Answers, key: Key) -> dict[str, Any]:
         **pages.tests(answers),
         "not_accepted": [_cut(one) for one in pages.not_accepted(answers, MOST_LINES)],
         "refusals": [
-            _cut({name: word(one[name]) for name in ("node", "reason", "sentence")})
+            _cut({name: pages.refusal(one)[name] for name in ("node", "reason", "sentence")})
             for one in answers.of("refusals")[:MOST_LINES]
         ],
         "statement": sha256(input_file.read(answers.folder / statement.FILE)),

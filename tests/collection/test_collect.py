@@ -7,6 +7,8 @@ that everything a collection says of them is known before.
 from __future__ import annotations
 
 import base64
+import csv
+import io
 import json
 import os
 import shutil
@@ -34,6 +36,8 @@ from support.synthetic_fleet import (
 
 from appliance.challenge.campaign import FILE, Campaign
 from appliance.collection import ledger, queries, statement
+from appliance.collection.queries import Answer
+from appliance.collection.report import as_csv
 from appliance.fleet import folder as folders
 from appliance.fleet import states
 from appliance.fleet.node_runs import Reader
@@ -163,15 +167,14 @@ def test_gate_and_status_hold_a_node_to_the_rule_of_the_statement(
         assert (done.returncode, json.loads(done.stdout)["verdict"]) == (code, verdict), name
     folder = folders.opened(made.folder, [made.certificate.read_bytes()])
     reader = Reader(folder=folder, trusted=[made.certificate.read_bytes()])
-    shown = {
-        number: states.node_state(folder, reader, folder.node(node_name(number)))
-        for number in (0, REJECTED, RETESTED, OPEN)
+    shown = {one.name: one for one in states.node_states(folder, reader, ())}
+    assert {name: one.state for name, one in shown.items()} == {
+        one["node"]: one["state"] for one in rows(collected, "nodes")
     }
-    stated = {one["node"]: one["state"] for one in rows(collected, "nodes")}
-    assert {number: one.state for number, one in shown.items()} == {
-        number: stated[node_name(number)] for number in shown
-    }
-    assert shown[REJECTED].next_sessions is None, "no further run can decide"
+    assert shown[node_name(REJECTED)].next_sessions is None, "no further run can decide"
+    assert "is not the file that was signed" in shown[node_name(9)].sentence
+    again = states.node_states(folder, replace(reader, uses_stored=True), ())
+    assert again == list(shown.values())
 
 
 def test_copy_of_a_run_is_refused_by_status_too(made: Made, tmp_path: Path) -> None:
@@ -238,7 +241,9 @@ def test_statement_has_the_digest_of_every_bundle_that_counts(made: Made, collec
         data = (Path(str(one["source"])) / bundle.REPORT).read_bytes()
         name = f"{one['node']}/{one['run_id']}/{bundle.REPORT}"
         assert digests[name] == hashlib.sha256(data).hexdigest()
-    assert stated["predicate"]["rejected"] == "1"
+    predicate = stated["predicate"]
+    assert (predicate["rejected"], predicate["suite"]) == ("1", "tiny")
+    assert predicate["criteria_digest"] == made.campaign.criteria_digest
 
 
 def test_changed_table_is_refused(collected: Path, tmp_path: Path) -> None:
@@ -473,6 +478,13 @@ def test_report_is_json_or_csv(collected: Path) -> None:
     lines = called("fleet", "report", str(collected), "--csv").stdout.splitlines()
     assert lines[0].startswith("node,rack,state,")
     assert len(lines) == NODES + 1
+
+
+def test_text_that_a_spreadsheet_would_run_is_text() -> None:
+    begins = ("=1", "+1", "-1", "@A", "\t=1", "\r=1", "\n=1")
+    answer = Answer(columns=("text", "number"), rows=tuple((text, -1.5) for text in begins))
+    _, *lines = csv.reader(io.StringIO(as_csv(answer), newline=""))
+    assert lines == [[f"'{text}", "-1.5"] for text in begins]
 
 
 @pytest.mark.parametrize(

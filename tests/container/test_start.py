@@ -221,6 +221,15 @@ def test_line_of_the_dry_run_makes_the_container_that_is_started(
     assert line(wanted) == printed
 
 
+def test_scratch_is_the_one_folder_beside_out_that_a_container_may_write(tmp_path: Path) -> None:
+    options = StartOptions(scratch=tmp_path, data=tmp_path, stress="disk")
+    words, binds = start._words(options, "cpu")
+    place = f"/in/scratch/{tmp_path.name}"
+    assert words[-2:] == ("--scratch", place)
+    assert [bind.target for bind in binds if bind.is_writable] == [place]
+    assert list(start._misplaced(binds)) == []
+
+
 def _from_line(engine: docker.DockerClient, printed: str, request: StartOptions) -> Container:
     """The container of the request, with the number that the line drew."""
     result = re.search(r"--name bench-([0-9a-f]+)", printed)

@@ -140,6 +140,17 @@ def test_minutes_are_as_wide_as_keeps_a_run_to_50_mb(
     assert fold_ns(a_plan(a_case("gemm", launches=10_000), protocol=protocol)) == FOLD_NS
 
 
+@pytest.mark.parametrize(("devices", "minutes"), [(1, 1), (8, 20)])
+def test_stress_beside_a_burn_in_has_its_room(devices: int, minutes: int) -> None:
+    protocol = replace(PROTOCOL, blocks=1, block_seconds=3600.0)
+    parameters = {"stress": "disk"}
+    cases = [
+        a_case("burn_in", device=f"cuda:{n}", launches=168, parameters=parameters)
+        for n in range(devices)
+    ]
+    assert fold_ns(a_plan(*cases, protocol=protocol)) == minutes * FOLD_NS
+
+
 def test_what_stands_in_full_does_not_depend_on_the_width() -> None:
     def read(place: int) -> dict[str, float | None]:
         heat = {1500: 12.0, 2444: math.nan}.get(place, 0.0)

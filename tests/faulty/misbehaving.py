@@ -113,6 +113,13 @@ def _babble(state: State) -> None:
             line.sendall(b"what is this?\n")
 
 
+def _tell_who_is_beside(state: State) -> None:
+    beside = state.target.beside
+    assert beside is not None
+    place = state.target.artifacts._folder.parent / f"beside-{beside.number}"
+    place.write_text(f"{','.join(beside.devices)} {beside.meeting}")
+
+
 def _exit_at_once(state: State) -> None:
     os._exit(9)
 
@@ -134,6 +141,7 @@ FAULTS: Mapping[str, Callable[[State], None]] = {
     "leave_a_child_and_hang": _leave_a_child_and_hang,
     "babble": _babble,
     "exit_at_once": _exit_at_once,
+    "tell_who_is_beside": _tell_who_is_beside,
     "disk_full": lambda state: Path("/dev/full").write_text("x" * 10**6),
 }
 

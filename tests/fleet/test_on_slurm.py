@@ -7,7 +7,6 @@ import html as markup
 import json
 import os
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -23,6 +22,7 @@ import pytest
 from cryptography import x509
 from support import slurm
 from support.campaigns import answer, fleet, nodes, planned, signing
+from support.full_disk import full_disk
 from support.program import ROOT, called
 from support.slurm import Cluster, wait_for
 
@@ -293,16 +293,11 @@ def test_a_full_disk_is_one_sentence_and_no_job_is_given(
 ) -> None:
     campaign = planned(tmp_path, keys, sleeper)
     (campaign / submissions.FILE).write_bytes(b"")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
-    try:
-        done = fleet("submit", campaign, keys)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, before)
-    assert done.returncode == 2
-    assert "submissions.jsonl cannot be written" in done.stderr
+    for verb in ("submit", "resume"):
+        with full_disk():
+            done = fleet(verb, campaign, keys)
+        assert done.returncode == 2, verb
+        assert "submissions.jsonl cannot be written" in done.stderr, verb
     assert queue(cluster) == []
     assert len(answer("submit", campaign, keys)["submitted"]) == 4
 

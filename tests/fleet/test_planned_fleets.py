@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from support.full_disk import full_disk
 from support.program import ROOT, TINY, called
 from support.slurm import wait_for
 
@@ -230,7 +231,7 @@ def test_a_campaign_by_nobody_who_is_trusted_is_exit_4(tmp_path: Path, keys: Pat
 def test_kill_9_of_plan_leaves_no_campaign_and_the_next_plan_is_whole(
     tmp_path: Path, keys: Path
 ) -> None:
-    names = "\n".join(f"n{number}" for number in range(20_000))
+    names = "\n".join(f"n{number}" for number in range(5_000))
     (tmp_path / "campaign.toml").write_text(FILE)
     (tmp_path / "nodes.csv").write_text(f"name\n{names}\n")
     signing = ("--key", f"{keys}/key.pem", "--certificate", f"{keys}/certificate.pem")
@@ -330,6 +331,24 @@ def test_an_attempt_is_begun_once_and_on_its_own_node(
     assert states.begun_attempts(campaign.jobs("n1")) == (1,)
 
 
+def test_a_full_disk_leaves_no_campaign_and_no_attempt_that_began(
+    tmp_path: Path, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    campaign = made(tmp_path, keys)
+    words = ("fleet", "plan", str(tmp_path / "campaign.toml"), "--out", str(tmp_path / "other"))
+    signing = ("--key", f"{keys}/key.pem", "--certificate", f"{keys}/certificate.pem")
+    with full_disk():
+        done = called(*words, "--inventory", str(tmp_path / "nodes.csv"), *signing)
+        begun = called("fleet", "run", str(campaign.path), "--node", "n1", "--attempt", "1")
+    assert (done.returncode, begun.returncode) == (2, 2)
+    assert "other cannot be written (File too large)" in done.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"c", "campaign.toml", "nodes.csv"}
+    assert "attempt-1.begun cannot be written (File too large)" in begun.stderr
+    assert states.begun_attempts(campaign.jobs("n1")) == ()
+    monkeypatch.delenv(on_node.JOB, raising=False)
+    assert "--suite" in on_node.command(campaign, campaign.node("n1"), 1, 1).words
+
+
 def test_an_unfinished_run_is_gone_on_with_once(
     tmp_path: Path, keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -365,6 +384,41 @@ def test_an_answer_of_another_form_is_refused(
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     with pytest.raises(SchedulerError, match=f"{program} answers"):
         asked()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("script", "sentence"),
+    [
+        ("echo 'sbatch: error: Invalid account' >&2; exit 1", "sbatch: Invalid account"),
+        ("exit 3", r"sbatch: it failed \(3\), and it does not say why"),
+        ("kill -9 $$", r"sbatch: a signal ended it \(9\), and it does not say why"),
+        ("echo 12345678901234", "which is no number of a job"),
+        ("exit 0", 'sbatch answers "", which is no number of a job'),
+    ],
+)
+def test_an_sbatch_that_fails_is_one_sentence_with_what_it_says(
+    script: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "sbatch"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    with pytest.raises(SchedulerError, match=f"^{sentence}" if "answers" in sentence else sentence):
+        slurm.submit((), "")
+
+
+def test_a_node_takes_jobs_in_the_states_in_which_some_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    takes = ("idle", "mixed-", "planned", "reserved", "idle~", "maint", "reboot^")
+    takes_none = ("idle*", "drained*", "down$", "inval", "future", "no_respond", "unk*")
+    path = tmp_path / "sinfo"
+    lines = "\n".join(f"n{number}|{word}" for number, word in enumerate((*takes, *takes_none)))
+    path.write_text(f"#!/bin/sh\ncat <<'END'\n{lines}\nEND\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    found = {node.state: node.is_available for node in slurm.nodes().values()}
+    assert found == dict.fromkeys(takes, True) | dict.fromkeys(takes_none, False)
 
 
 def test_a_command_that_never_answers_is_given_up(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from support.builders import (
@@ -17,14 +17,16 @@ from support.builders import (
     verdict_of,
     watched_events,
 )
+from support.loaded_runs import Loop, phase, tagged
 from support.recorded_runs import recorded_run
 from support.watched_runs import CALM, DEVICE, HEALTHY, ruling, system
 
 from appliance.evidence import device_health
 from appliance.evidence.journal_index import index_of
 from appliance.judging.verdict import LOAD, of_plan, requirements
-from appliance.records.journal import END, Event, LaunchEnded, PhaseBegan, Reading, Warmed
+from appliance.records.journal import Event, LaunchEnded, Warmed
 from appliance.records.plan import Plan
+from appliance.records.qualified import ReachedLoad
 from appliance.records.system import Fact, System
 from appliance.records.verdict import Verdict
 
@@ -66,54 +68,6 @@ def judged(
     return verdict_of(plan, events, FUNCTIONAL, system=system, **qualified)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Loop:
-    """What the plain loop of a launch drew, and the seconds that it and the proven one took."""
-
-    watts: float | None
-    seconds: float = 1.0
-    proven_seconds: float = 1.02
-
-
-def tagged(events: Sequence[Event], loop: Loop | None, *, core_use: float = 1.0) -> Iterator[Event]:
-    """The same, all readings of the devices in hot phases, and those of the loop behind them."""
-    last: Reading | None = None
-    for event in events:
-        if isinstance(event, Reading) and last is None:
-            yield phase(event.launch, "hot", 0)
-        elif last is not None and not isinstance(event, Reading):
-            yield from _behind_hot(last, loop, core_use)
-            last = None
-        if isinstance(event, Reading):
-            last = event
-        yield event
-
-
-def _behind_hot(reading: Reading, loop: Loop | None, core_use: float) -> Iterator[Event]:
-    passed, launch = 10.0, reading.launch
-    busy = core_use * passed
-    if loop is not None:
-        yield phase(launch, "plain loop", 1, passed, busy)
-        yield replace(reading, values={**reading.values, "power_watts": loop.watts})
-        yield phase(launch, "proven loop", 2, passed + loop.seconds, busy)
-        passed += loop.seconds + loop.proven_seconds
-    yield phase(launch, END, 3, passed, busy)
-
-
-def phase(launch: str, name: str, step: int, passed: float = 0.0, busy: float = 0.0) -> PhaseBegan:
-    return PhaseBegan(
-        launch=launch,
-        rank=0,
-        index=1,
-        phase=name,
-        step=step,
-        passed_ns=round(passed * 1e9),
-        units=100 * step,
-        processor_ns=round(busy * 1e9),
-        threads=1,
-    )
-
-
 def test_device_that_draws_what_it_may_passes_where_a_record_has_the_model() -> None:
     result = ruling(judged(watched(690.0)), "load")
     assert (result.ruling, result.required) == ("pass", True)
@@ -124,7 +78,7 @@ def test_device_that_draws_what_it_may_passes_where_a_record_has_the_model() -> 
 
 
 def test_device_that_does_not_heat_is_rejected_with_what_it_drew() -> None:
-    verdict = judged(watched(270.0))
+    verdict = judged(watched(270.0), loop=Loop(watts=690.0))
     result = ruling(verdict, "load")
     assert (verdict.verdict, verdict.decided_by, result.ruling) == ("REJECTED", "load", "fail")
     assert "at least 0.97 is required" in result.explanation
@@ -146,6 +100,27 @@ def test_without_a_record_it_is_shown_and_not_judged() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("load", "why"),
+    [
+        (None, "does not say what load its devices reached"),
+        (ReachedLoad(power_fraction=0.93), "is of less load than that"),
+        (ReachedLoad(power_fraction=0.6, loop_power=0.98, loop_speed=0.9), "is of less load"),
+        (ReachedLoad(core_use=0.9), "is of less load than that"),
+    ],
+)
+def test_record_of_less_load_asks_for_none(load: ReachedLoad | None, why: str) -> None:
+    events = list(tagged(watched_events(PLAN, watched(270.0)), Loop(watts=690.0)))
+    known = records(PLAN, NODE, load=load)
+    result = ruling(verdict_of(PLAN, events, FUNCTIONAL, system=NODE, qualified=known), "load")
+    assert (result.ruling, result.reason) == ("not_applicable", "unqualified")
+    assert why in result.explanation
+    full = ReachedLoad(power_fraction=0.6, loop_power=0.98, loop_speed=0.96)
+    known = records(PLAN, NODE, load=full)
+    result = ruling(verdict_of(PLAN, events, FUNCTIONAL, system=NODE, qualified=known), "load")
+    assert result.ruling == "fail"
+
+
 def test_what_is_drawn_is_set_beside_a_plain_loop() -> None:
     shown = ruling(judged(watched(270.0), is_known=False, loop=Loop(watts=690.0)), "load")
     assert "0.391 of the power and 0.980 of the speed of a plain loop" in shown.explanation
@@ -163,22 +138,58 @@ def test_device_that_draws_less_in_any_product_is_loaded_as_by_a_plain_loop() ->
 
 
 @pytest.mark.parametrize(
-    ("loop", "values"),
-    [
-        (Loop(watts=690.0), FREE),
-        (Loop(watts=505.0, proven_seconds=1.1), FREE),
-        (Loop(watts=None), FREE),
-        (Loop(watts=505.0), {**FREE, "graphics_clock_hertz": 1.8e9}),
-        (Loop(watts=505.0), {**FREE, "throttled_thermal": 1.0}),
-        (Loop(watts=505.0), {**FREE, "throttled_thermal": None}),
-        (None, FREE),
-    ],
-    ids=["power", "speed", "no power", "clock", "slowed down", "not known", "no loop"],
+    "loop", [Loop(watts=690.0), Loop(watts=505.0, proven_seconds=1.1)], ids=["power", "speed"]
 )
-def test_device_that_is_held_back_is_not_excused_by_the_plain_loop(
-    loop: Loop | None, values: Mapping[str, float | None]
+def test_device_that_does_less_than_its_plain_loop_fails(loop: Loop) -> None:
+    assert ruling(judged(watched(500.0, **FREE), loop=loop), "load").ruling == "fail"
+
+
+@pytest.mark.parametrize(
+    ("loop", "values", "why"),
+    [
+        (Loop(watts=None), FREE, "no plain loop was read beside it"),
+        (None, FREE, "no plain loop was read beside it"),
+        (Loop(watts=505.0), {**FREE, "graphics_clock_hertz": 1.8e9}, "clock was 0.900 of the"),
+        (Loop(watts=505.0), {**FREE, "throttled_thermal": 1.0}, "active in 100 % of the readings"),
+        (Loop(watts=505.0), {**FREE, "throttled_thermal": None}, "held back is not reported"),
+    ],
+    ids=["no power", "no loop", "clock", "slowed down", "not known"],
+)
+def test_device_that_may_be_held_back_is_neither_passed_nor_failed(
+    loop: Loop | None, values: Mapping[str, float | None], why: str
 ) -> None:
-    assert ruling(judged(watched(500.0, **values), loop=loop), "load").ruling == "fail"
+    result = ruling(judged(watched(500.0, **values), loop=loop), "load")
+    assert (result.ruling, result.reason) == ("inconclusive", "not_observed")
+    assert why in result.explanation
+
+
+def test_device_that_its_firmware_keeps_just_below_its_power_limit_is_at_full_load() -> None:
+    """The limit holds its clock down, as the device says, in the plain loop as in the burn-in."""
+    capped = {"graphics_clock_hertz": 1.4e9, "throttled_power_cap": 1.0}
+    result = ruling(judged(watched(672.0, **capped), loop=Loop(watts=673.0)), "load")
+    assert result.ruling == "pass"
+    assert "0.960 of its power limit in hot phases, clock 0.700 of the highest" in (
+        result.explanation
+    )
+
+
+def test_processors_whose_cores_the_stress_beside_takes_are_not_judged_by_them() -> None:
+    stressed = a_plan(replace(CASE, parameters={"stress": "host"}))
+    node = card("cpu")
+    for plan, word in ((stressed, "not_applicable"), (PLAN, "fail")):
+        events = list(tagged(watched_events(plan, watched(None)), None, core_use=0.5))
+        known = records(plan, node)
+        result = ruling(verdict_of(plan, events, FUNCTIONAL, system=node, qualified=known), "load")
+        assert result.ruling == word
+
+
+def test_processors_that_others_use_are_neither_passed_nor_failed() -> None:
+    node = card("cpu", usable_processors=Fact(value=4))
+    shared = watched(None, foreign_processors=2.0)
+    events = list(tagged(watched_events(PLAN, shared), None, core_use=0.5))
+    known = records(PLAN, node)
+    result = ruling(verdict_of(PLAN, events, FUNCTIONAL, system=node, qualified=known), "load")
+    assert (result.ruling, result.reason) == ("inconclusive", "environment")
 
 
 def test_record_without_phases_shows_too_little_power_and_never_enough() -> None:

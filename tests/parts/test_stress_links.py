@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import math
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 import torch
+from support.builders import a_case, a_plan, healthy_events, verdict_of
 
+from appliance.records.journal import Check, Checked, Event
+from appliance.records.plan import Plan
+from appliance.records.verdict import Ruling
 from appliance.stress.aggregates import LEFT, Aggregate, Span
+from workloads.contract.failures import Unsupported
 from workloads.contract.target import Artifacts, Beside, Target
 from workloads.parts.stress import links, process, requests
 from workloads.parts.stress.links import OPERATIONS, Links
-from workloads.parts.stress.stressors import checks_of
+from workloads.parts.stress.stressors import Stressor, checks_of
 from workloads.parts.stress.turns import Turn, WithoutPartners
 
 CPU = torch.device("cpu")
@@ -138,6 +145,42 @@ def test_segment_that_ran_alone_says_so() -> None:
 
 
 @pytest.mark.parametrize(
+    ("ending", "word"), [(f"{LEFT}cpu:1 ended", "inconclusive"), ("no link answered", "fail")]
+)
+def test_segments_without_partners_are_open_and_a_link_that_hangs_fails(
+    ending: str, word: str
+) -> None:
+    plan = a_plan(a_case("burn_in", launches=2))
+    lost = Aggregate(kind="links", asked="some", spans=(), ending=ending)
+    (lasting, _) = checks_of(lost, is_again=False)
+    result = correctness(plan, lasting)
+    assert result.ruling == word
+    assert result.explanation.startswith("launch ")
+
+
+def test_ruling_names_the_two_devices_of_a_wrong_word() -> None:
+    place = "copy from cpu:0 to cpu:1, 1 words: f0 for d0 at word 77"
+    spans = (Span(900, 450, 4096, 4096, 0, 2),)
+    found = Aggregate(kind="links", asked="some", spans=spans, places=(place, "another"))
+    (lasting, _) = checks_of(found, is_again=False)
+    result = correctness(a_plan(a_case("burn_in", launches=2)), lasting)
+    assert result.ruling == "fail"
+    assert result.explanation.endswith(f"error 2, bound 0, {place}")
+
+
+def correctness(plan: Plan, check: Check) -> Ruling:
+    """The ruling on the checks of a run, of which each timed launch has this one."""
+    timed = {one.id for one in plan.launches if one.is_timed}
+    made: list[Event] = []
+    for event in healthy_events(plan):
+        if isinstance(event, Checked) and event.phase == "last" and event.launch in timed:
+            made.append(replace(event, check=check))
+        made.append(event)
+    verdict = verdict_of(plan, made)
+    return next(one for one in verdict.rulings if one.criterion == "correctness")
+
+
+@pytest.mark.parametrize(
     ("mismatches", "errors", "if_outside"),
     [(0, (math.nan, 0), "inconclusive"), (1, (math.nan, 1), "inconclusive"), (2, (2, 0), "fail")],
 )
@@ -151,3 +194,10 @@ def test_lost_partner_is_not_held_against_a_device_and_its_mismatches_are(
     assert (lasting.error, single.error) == pytest.approx(errors, nan_ok=True)
     assert lasting.if_outside == if_outside
     assert not lasting.is_within
+
+
+def test_devices_that_cannot_be_joined_are_no_fault_of_one() -> None:
+    report = {"unsupported": "cpu:0, cpu:1 cannot be joined (the backend's words)"}
+    process = subprocess.Popen(["echo", json.dumps(report)], stdout=subprocess.PIPE)
+    with pytest.raises(Unsupported, match=r"^stress links: cpu:0, cpu:1 cannot be joined"):
+        Stressor(kind="links", process=process).aggregate()

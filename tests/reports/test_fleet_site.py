@@ -133,7 +133,8 @@ def test_overview_names_what_was_planted(site: Path) -> None:
         assert re.search(rf'found" href="racks/rack-{rack:03d}\.html"', text)
     (slow, *_) = [number for number in FAULTS.slow if number not in FAULTS.forged]
     page = (site / "nodes" / f"{node_name(slow)}.html").read_text()
-    assert "beyond: slower" in page
+    assert re.search(r"<strong>beyond \+\d\.\d\u00a0%: slower</strong>", page)
+    assert '<a href="../metrics/gemm.html">gemm</a>' in page
     metric = (site / "metrics" / "gemm.html").read_text()
     assert node_name(slow) in metric
     assert "<svg" in metric
@@ -158,7 +159,8 @@ def test_summary_has_at_most_ten_pages_and_is_signed(collected: Path, tmp_path: 
 def test_summary_of_the_longest_lists_has_at_most_ten_pages(tmp_path: Path) -> None:
     """All lists full of the longest words: every node rejected, each with names of 63 letters."""
     names = [f"n{number:03d}{'x' * 59}" for number in range(100)]
-    spread = {f"{'case' * 12}-{number:02d}": 0.01 * (number + 1) for number in range(60)}
+    cases = range(summary.MOST_LINES + 1)
+    spread = {f"{'case' * 12}-{number:02d}": 0.01 * (number + 1) for number in cases}
     entries = []
     for number, name in enumerate(names):
         times = {case: value * (1.5 if number % 2 else 1.0) for case, value in spread.items()}
@@ -181,6 +183,22 @@ def test_queries_of_the_site_give_the_same_in_a_plain_duckdb(collected: Path, si
                 text = (site / "downloads" / f"{name}.sql").read_text()
                 assert text.startswith("-- ")
                 assert base.execute(text).fetchall() == list(tables.ask(name).rows), name
+
+
+def test_racks_whose_names_are_alike_have_pages_of_their_own(tmp_path: Path) -> None:
+    """Some file systems know no case, no rack is called by the page of those without one."""
+    racks = ["a", "A", "none", "", "_none", "a--2"]
+    names = [f"n{number}" for number in range(len(racks))]
+    entries = [entry(name, run(name)) for name in names]
+    collection(tmp_path / "out", standing.fleet(campaign(names, racks), entries))
+    sites.write(tmp_path / "out", tmp_path / "site", keys.development_key())
+    pages = [path.name for path in (tmp_path / "site" / "racks").iterdir()]
+    assert len({name.lower() for name in pages}) == len(racks), pages
+    for name, rack in zip(names, racks, strict=True):
+        page = (tmp_path / "site" / "nodes" / f"{name}.html").read_text()
+        (link,) = re.findall(r'href="\.\./(racks/[^"]+)"', page)
+        own = (tmp_path / "site" / link).read_text()
+        assert f"../nodes/{name}.html" in own, rack
 
 
 def test_foreign_text_is_shown_and_never_run(tmp_path: Path) -> None:
@@ -340,7 +358,7 @@ def test_pages_say_where_too_few_devices_are_tested(tmp_path: Path, number: int)
     node = (tmp_path / "site" / "nodes" / "n0.html").read_text()
     assert f"Not tested for outliers: {untested}." in node
     assert node.count(">not tested<") == untested.count(",") + 1
-    assert (">within<" in node) == (number > 3)
+    assert (">within -" in node) == (number > 3)
     metric = (tmp_path / "site" / "metrics" / "odd.html").read_text()
     assert "No device was tested" in metric
     assert "Dashed" not in metric
@@ -377,15 +395,18 @@ def luminance(colour: str) -> float:
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="no browser here")
-def test_browser_shows_the_overview_and_finds_nodes_from_a_file(site: Path, tmp_path: Path) -> None:
-    """In a headless browser without a network: the search works by its own script."""
+def test_browser_finds_nodes_and_sorts_tables_from_a_file(site: Path, tmp_path: Path) -> None:
+    """In a headless browser without a network: search and sort work by their own scripts."""
     probe = (
         (site / "index.html")
         .read_text()
         .replace(
             "</body>",
             "<script>var b=document.getElementById('search');b.value='00042';"
-            "b.dispatchEvent(new Event('input'));</script></body>",
+            "b.dispatchEvent(new Event('input'));"
+            "document.querySelectorAll('thead button').forEach(function (one) {"
+            "if (one.textContent === 'From what is expected') { one.click(); }});"
+            "</script></body>",
         )
     )
     page = site / "probe.html"
@@ -401,3 +422,7 @@ def test_browser_shows_the_overview_and_finds_nodes_from_a_file(site: Path, tmp_
     page.unlink()
     assert f'href="nodes/{node_name(42)}.html"' in done.stdout
     assert 'class="search" role="search"><' in done.stdout  # shown, as the script runs
+    table = done.stdout.partition('aria-sort="ascending"')[2].partition("</table>")[0]
+    effects = [float(one) for one in re.findall("[▲▼] ([+-][0-9.]+)", table)]
+    assert len(effects) > 5
+    assert effects == sorted(effects), "the page has them the other way round"

@@ -20,6 +20,7 @@ from support.report_samples import JUDGED, sample
 from appliance.records.json import sha256
 from appliance.records.verdict import Ratio
 from appliance.storage.bundle import Bundle
+from appliance.verification.verify import check_finished
 from reports import performance, plots, render, words
 from reports.document.certificate import code_text, data_digest
 from reports.document.open_rulings import open_rulings
@@ -168,8 +169,41 @@ def test_the_weakest_figure_comes_first() -> None:
     assert made.weakest[0].startswith("bert@cpu:0 reaches 0.")
 
 
+def test_a_check_of_a_case_is_named_once_with_its_share_of_the_bound() -> None:
+    made = view(sample(failing="resnet50")).performance.weakest
+    assert made[0] == (
+        "resnet50@cpu:0: the check “loss in float64” is outside its bound in 1 of 7, "
+        "at 320 % of it."
+    )
+    named = [one.partition("”")[0] for one in made]
+    assert len(set(named)) == len(named)
+
+
+def test_the_legend_explains_what_is_drawn_and_figures_are_those_of_the_table() -> None:
+    made = node().performance
+    assert "◆" not in made.legend  # no reference rate stands there
+    for row, mark in zip(
+        made.grid.rows, re.findall(r">(\d\.\d{3})(?: ✗)?<", made.plot), strict=True
+    ):
+        assert row[3].startswith(mark)
+
+
+def test_a_case_is_a_pass_whatever_does_not_apply_to_it() -> None:
+    made = view(sample(unsupported="gemm-bf16")).families
+    assert {one.ruling for one in made} == {"pass", "inconclusive"}
+    (open_one,) = [one for one in made if one.ruling == "inconclusive"]
+    (said,) = open_one.failed
+    assert said == (
+        "◆ inconclusive completion, correctness and integrity: cannot run here: "
+        "cpu:0 has no bfloat16"
+    )
+
+
 def test_a_ratio_beyond_the_axis_is_marked_with_its_figure() -> None:
-    bars = [plots.RatioBar(label="a", value=1.0, limit=0.9), plots.RatioBar(label="b", value=7.25)]
+    bars = [
+        plots.RatioBar(label="a", value=1.0, figure="1.000", limit=0.9),
+        plots.RatioBar(label="b", value=7.25, figure="7.250"),
+    ]
     drawn = plots.ratios("speeds", bars)
     assert "▶ 7.25" in drawn
     assert drawn.count(">1.0<") >= 1
@@ -196,6 +230,11 @@ def test_a_share_of_the_baseline_is_of_the_score_alone() -> None:
 
 
 # ------------------------------------------------------------------ many devices, and length
+
+
+def test_the_synthetic_node_is_a_run_that_could_be_signed() -> None:
+    """So that what is measured of its pages is what signing it takes."""
+    check_finished(large(8, rows=4))
 
 
 def test_cases_of_several_devices_stand_in_one_section_with_the_slowest_by_name() -> None:

@@ -350,8 +350,9 @@ def test_unhealthy_server_gives_way_to_fresh_launches(tmp_path: Path) -> None:
 def test_group_starts_together_and_a_hanging_neighbour_does_not_time_out_others(
     tmp_path: Path,
 ) -> None:
-    quick = case("quick")
-    slow = case("slow", device="cpu:1", parameters={"seconds": 0.3})
+    told = {"fault": "tell_who_is_beside"}
+    quick = case("quick", parameters=told)
+    slow = case("slow", device="cpu:1", parameters={"seconds": 0.3, **told})
     waiting = case("waiting", time_limit_seconds=5.0)
     hanging = case("hanging", device="cpu:1", time_limit_seconds=10.0, parameters={"at": 1})
     hanging_parameters = {"fault": "hang", "at": 1}
@@ -370,6 +371,12 @@ def test_group_starts_together_and_a_hanging_neighbour_does_not_time_out_others(
     waited = bench.ended("waiting@cpu:0/1")
     assert waited.outcome == "completed"
     assert waited.wall_ns > 5e9  # it waited longer than its own limit
+    first, second = (
+        next(tmp_path.rglob(f"beside-{number}")).read_text().split() for number in (0, 1)
+    )
+    assert first == second
+    assert first[0] == "cpu:0,cpu:1"
+    assert not Path(first[1]).exists()
 
 
 def _with(item: Any, parameters: dict[str, Any]) -> Any:

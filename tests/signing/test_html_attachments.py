@@ -19,11 +19,12 @@ def page(name: str, data: bytes, kind: str = html_attachments.GZIP) -> bytes:
     """A page that carries a statement and one file."""
     statement = base64.b64encode(b"{}").decode()
     text = base64.b64encode(data).decode()
-    return (
+    links = (
         '<a id="bench-proof" download="statement.dsse.json" '
         f'href="data:application/vnd.dsse.envelope.v1+json;base64,{statement}">s</a>\n'
         f'<a class="bench-data" download="{name}" href="data:{kind};base64,{text}">f</a>'
-    ).encode()
+    )
+    return html_attachments.HEAD + links.encode()
 
 
 def test_a_packed_file_comes_back_under_its_own_name() -> None:
@@ -67,6 +68,28 @@ def test_more_than_any_page_carries_is_refused_before_it_is_unpacked(
 
 
 def test_two_files_of_one_name_are_refused_packed_or_not() -> None:
-    link = page("a.json", DATA, "application/octet-stream").partition(b"\n")[2]
+    link = page("a.json", DATA, "application/octet-stream").rpartition(b"\n")[2]
     with pytest.raises(EvidenceError, match="two files of the same name"):
         carried_files(page("a.json.gz", packed(DATA)) + b"\n" + link)
+
+
+SOUND = page("a.json", DATA, "application/octet-stream")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        SOUND.replace(b"default-src 'none'", b"default-src *"),
+        SOUND.replace(b"<head>", b"<head><svg onload=alert(1)>"),
+        b"\xef\xbb\xbf" + SOUND,
+        SOUND + b'<META HTTP-EQUIV="refresh" content="0;url=https://example.com">',
+        SOUND + b"<ScRiPt>alert(1)</sCrIpT>",
+        SOUND + b"<iframe srcdoc='x'>",
+        SOUND + b"<base href='https://example.com'>",
+    ],
+    ids=["policy", "before it", "mark", "refresh", "script", "frame", "base"],
+)
+def test_a_page_that_may_run_or_fetch_anything_is_refused(data: bytes) -> None:
+    assert carried_files(SOUND)
+    with pytest.raises(EvidenceError, match=r"no report of ours has one|begins with it"):
+        carried_files(data)

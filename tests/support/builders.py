@@ -55,7 +55,7 @@ from appliance.records.journal import (
 )
 from appliance.records.json import Parameters, sha256, to_json
 from appliance.records.plan import Case, Launch, Plan
-from appliance.records.qualified import ObservedCase, Qualified, QualifiedRecord
+from appliance.records.qualified import ObservedCase, Qualified, QualifiedRecord, ReachedLoad
 from appliance.records.suite import Protocol
 from appliance.records.system import Conditions, Device, Fact, Identity, System
 from appliance.records.verdict import Verdict, VerdictWord
@@ -383,7 +383,16 @@ def examined(launch: str, *answers: str, tensors: tuple[str, ...] = (TENSOR,)) -
     )
 
 
-def records(plan: Plan, system: System | None = None, *, num_clean: int = 1000) -> Qualified:
+FULL_LOAD = ReachedLoad(power_fraction=0.98, core_use=0.98, loop_power=0.99, loop_speed=0.98)
+
+
+def records(
+    plan: Plan,
+    system: System | None = None,
+    *,
+    num_clean: int = 1000,
+    load: ReachedLoad | None = FULL_LOAD,
+) -> Qualified:
     """Qualified records of all cases of a plan on the devices of a system, by default SYSTEM."""
     system = system or SYSTEM
     devices = {device.id: device for device in system.identity.devices}
@@ -400,6 +409,7 @@ def records(plan: Plan, system: System | None = None, *, num_clean: int = 1000) 
             sources=(f"tests/{case.id}, journal {'1' * 64}",),
             recorded_utc="2026-11-21T12:00:00Z",
             bench_version="0.5.0",
+            load=load if case.workload == "burn_in" else None,
         )
         for case in plan.cases
     }

@@ -42,7 +42,7 @@ from appliance.records.json import from_json, sha256, to_json
 from appliance.records.plan import Case, Plan
 from appliance.records.qualified import Qualified
 from appliance.records.system import Conditions, Device, Fact, Identity, System
-from appliance.signing import keys
+from appliance.signing import html_attachments, keys
 from appliance.signing.keys import Key
 from appliance.storage import bundle, order_file
 
@@ -306,7 +306,8 @@ def html(carried: Mapping[str, bytes]) -> bytes:
         kind = "application/vnd.dsse.envelope.v1+json" if is_it else "application/octet-stream"
         text = base64.b64encode(data).decode()
         links.append(f'<a {mark} download="{name}" href="data:{kind};base64,{text}">{name}</a>')
-    return "\n".join(["<!doctype html><title>Report</title>", *links]).encode()
+    title = "<title>Report</title>"
+    return html_attachments.HEAD + "\n".join([title, *links]).encode()
 
 
 def pdf(carried: Mapping[str, bytes]) -> bytes:

@@ -23,7 +23,7 @@ from appliance.evidence.baseline_key import device_name, least_seconds, suite_id
 from appliance.judging.verdict import Judge
 from appliance.planning import workload_manifest, workload_sizes
 from appliance.planning.plan import Place, PlanInputs, make_plan, requests
-from appliance.records.baseline import Baseline, Baselines
+from appliance.records.baseline import Baseline, Baselines, Peaks
 from appliance.records.criteria import Criteria
 from appliance.records.journal import (
     Counted,
@@ -76,7 +76,7 @@ def large(num_devices: int, *, rows: int = 26, limits: bool = True) -> bundle.Bu
     criteria_data = CRITERIA_DATA + (LIMITS if limits else b"")
     criteria = parse_criteria(criteria_data, name="criteria.toml")
     system = _system(num_devices)
-    peaks = device_file.load_peaks([one.model for one in system.identity.devices])
+    peaks = _peaks()
     plan = _plan(system, criteria, rows)
     timings = {case.id: _timing(case) for case in plan.cases}
     baselines = Baselines(
@@ -117,12 +117,12 @@ def large(num_devices: int, *, rows: int = 26, limits: bool = True) -> bundle.Bu
         digests={name: sha256(files[name]) for name in (bundle.PLAN, bundle.SYSTEM)},
     )
     observed = _observed(simulate(node, seed=1).lines, plan)
-    lines = _chained(_counted_beside(observed, plan), files[bundle.PLAN])
+    lines, journal = _chained(_counted_beside(observed, plan), files[bundle.PLAN])
     judging: Judge = node.judge(lines)
     verdict = judging.verdict()
-    files[bundle.JOURNAL] = b"".join(to_json(line) + b"\n" for line in lines)
+    files[bundle.JOURNAL] = journal
     files[bundle.VERDICT] = to_json(verdict)
-    return bundle.read_files(files, complete=False)
+    return replace(bundle.records_of(files), lines=tuple(lines))
 
 
 @cache
@@ -146,6 +146,12 @@ def _system(num_devices: int) -> System:
         for index in range(num_devices)
     )
     return replace(recorded, identity=replace(recorded.identity, devices=devices))
+
+
+@cache
+def _peaks() -> Peaks:
+    """The vendor's figures of the one model that all devices are."""
+    return device_file.load_peaks([_system(1).identity.devices[0].model])
 
 
 def _plan(system: System, criteria: Criteria, rows: int) -> Plan:
@@ -209,7 +215,7 @@ def _seconds(case: Case) -> float:
     """Step time of a row: by its name, and so long that its device could do it."""
     share = int(sha256(suite_id(case).encode())[:4], 16) / 0xFFFF
     system = _system(1)
-    peaks = device_file.load_peaks([system.identity.devices[0].model])
+    peaks = _peaks()
     alone = replace(case, device=system.identity.devices[0].id)
     least = least_seconds(peaks, system, alone) or 0.0
     return max(0.02 + 0.38 * share, (2 + share) * least)
@@ -324,13 +330,15 @@ def _counted(device: str, *, is_end: bool) -> Counted:
     )
 
 
-def _chained(pairs: Iterable[tuple[Line, Event]], plan: bytes) -> list[Line]:
-    prev, lines = sha256(plan), []
+def _chained(pairs: Iterable[tuple[Line, Event]], plan: bytes) -> tuple[list[Line], bytes]:
+    """The lines, each with the digest of the one before, and the journal that they are."""
+    prev, lines, texts = sha256(plan), [], []
     for seq, (line, event) in enumerate(pairs):
         made = replace(line, seq=seq, prev=prev, event=event)
         lines.append(made)
-        prev = sha256(to_json(made))
-    return lines
+        texts.append(to_json(made))
+        prev = sha256(texts[-1])
+    return lines, b"".join(text + b"\n" for text in texts)
 
 
 if __name__ == "__main__":

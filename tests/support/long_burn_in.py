@@ -63,6 +63,8 @@ from appliance.signing.keys import development_key, signer_record
 from appliance.storage import bundle, device_file
 from appliance.storage.journal import Journal
 from appliance.storage.suite_file import load_suite
+from appliance.stress.aggregates import Aggregate, Span, added
+from appliance.stress.kinds import LAUNCHES, PARAMETER, kinds_of
 from appliance.vendors.registry import libraries_of
 from appliance.version import VERSION
 from workloads.burn_in import COOL, FEWEST_TRIAL_ROUNDS
@@ -81,6 +83,7 @@ from workloads.parts.burning.state import (
 from workloads.parts.memory.chain import Chain
 from workloads.parts.memory.digests import NUM_DIGESTS, Scratch, Weights
 from workloads.parts.memory.memory_tests import WORD_BYTES, Patterns, Wrong
+from workloads.parts.stress.stressors import checks_of
 
 SECOND = 10**9
 READ_NS = SECOND // 2
@@ -92,6 +95,11 @@ SIDE, LANES, PARTS = 8192, 2, 3
 ROUNDS = (30, 30, 15, 50, 2, 50)
 """Of each lane in a hot step of each format, of the size of what such a device would make."""
 TOTAL_BYTES, FREE_BYTES, POOL_BYTES = 85 * 10**9, 84 * 10**9, 76 * 10**9
+ASKED = (
+    "1 thread 50 % of the time, copies, exchanges, gatherings and sums of blocks of 8,388,608 "
+    "bytes among 8 devices by nccl"
+)
+"""Load that stress says it was asked for: the longest sentence of any kind."""
 MEMORY_RATE, DRAW = 2e12, 7
 """Bytes a second, of the size of such a device's, and a seed."""
 
@@ -142,6 +150,7 @@ class Hour:
             self._count_before(event.launch)
         self.readings.before(event)
         line = self.journal.append(event)
+        self._stress(event)
         self.readings.after(event)
         if isinstance(event, RunStarted):
             self._count("before")
@@ -251,6 +260,19 @@ class Hour:
             "throttle_mask": 0.0,
             "utilisation_fraction": 1.0,
         }
+
+    def _stress(self, event: Event) -> None:
+        """Behind a launch's last check those of each kind of stress, of minute after minute."""
+        if not isinstance(event, Checked) or event.phase != "last":
+            return
+        case = self.case_of[event.launch]
+        minutes = round(self.block_seconds / 60)
+        for kind in kinds_of(case.workload, case.parameters):
+            span = Span(60_000, 30_000 + self.random.randrange(999), 2**33 + 7, 2**34 + 9, 8_000)
+            spans = added([span] * minutes)
+            own = Aggregate(kind=kind, asked=ASKED, spans=spans)
+            for check in checks_of(own, is_again=False):
+                self.journal.append(replace(event, check=check))
 
     def _block(self, event: Block) -> Block:
         times = self.steps[event.launch]
@@ -364,11 +386,13 @@ def _lane(words: int, num_formats: int) -> Lane:
     )
 
 
-def long_burn_in(hours: float, num_devices: int, folder: Path) -> bundle.Bundle:
-    """A run of so many hours on so many devices, written to `folder`."""
+def long_burn_in(
+    hours: float, num_devices: int, folder: Path, *, stress: str = ""
+) -> bundle.Bundle:
+    """A run of so many hours on so many devices, with stress beside it, written to `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     system = _allowed(_system(num_devices))
-    plan = _plan(system, hours)
+    plan = _plan(system, hours, stress)
     files = _files(system)
     names = {
         "criteria": bundle.CRITERIA,
@@ -406,10 +430,10 @@ def long_burn_in(hours: float, num_devices: int, folder: Path) -> bundle.Bundle:
     )
 
 
-def sealed_long(hours: float, num_devices: int, folder: Path) -> Path:
+def sealed_long(hours: float, num_devices: int, folder: Path, *, stress: str = "") -> Path:
     """The same, signed with a development key; its pages do not carry the journal."""
     key = development_key()
-    files = dict(long_burn_in(hours, num_devices, folder).files)
+    files = dict(long_burn_in(hours, num_devices, folder, stress=stress).files)
     files[bundle.SIGNER] = to_json(signer_record(key, "tester"))
     return seal(folder, files, key, carried=without_journal)
 
@@ -421,7 +445,7 @@ def _allowed(system: System) -> System:
     return replace(system, identity=replace(system.identity, software=software))
 
 
-def _plan(system: System, hours: float) -> Plan:
+def _plan(system: System, hours: float, stress: str) -> Plan:
     suite = with_hours(load_suite("soak-168h")[0], hours)
     suite = replace(suite, protocol=replace(suite.protocol, repeats=0, last_checks="all"))
     manifest = workload_manifest.load()
@@ -443,7 +467,9 @@ def _plan(system: System, hours: float) -> Plan:
             ranges=library_ranges.allowed(extras.ranges(), libraries_of("cuda").ranges),
         )
     )
-    return replace(plan, hours=hours)
+    asked = {PARAMETER: stress, LAUNCHES: len(system.identity.devices)} if stress else {}
+    cases = (replace(case, parameters={**case.parameters, **asked}) for case in plan.cases)
+    return replace(plan, cases=tuple(cases), hours=hours, stress=stress)
 
 
 def _files(system: System) -> dict[str, bytes]:

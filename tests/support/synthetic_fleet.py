@@ -386,7 +386,8 @@ def _page(carried: Mapping[str, bytes]) -> bytes:
             kind = html_attachments.GZIP
         text = base64.b64encode(content).decode()
         links.append(f'<a {mark} download="{shown}" href="data:{kind};base64,{text}">{shown}</a>')
-    return "\n".join(["<!doctype html><title>Report</title>", *links]).encode()
+    title = "<title>Report</title>"
+    return html_attachments.HEAD + "\n".join([title, *links]).encode()
 
 
 def write_campaign(folder: Path, campaign: Campaign, key: Key, suite: Path, base: Base) -> Path:

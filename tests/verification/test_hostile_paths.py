@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from support.bundles import healthy, sealed
+from support.program import program
 
 from appliance.errors import EvidenceError, UsageError
 from appliance.records.suite import Suite
@@ -75,12 +76,27 @@ def test_page_that_exhausts_its_reader_is_refused(content: bytes, tmp_path: Path
     assert refusal(path)
 
 
-def test_a_small_pdf_is_given_little_memory(tmp_path: Path) -> None:
-    """Of 20 kB, and 7 million entries: its reader is stopped long before it has taken them all."""
+MEASURE = """
+import resource, sys
+from pathlib import Path
+from appliance.verification.verify import verify_confined
+try:
+    print(verify_confined(Path(sys.argv[1])).faults[0])
+except Exception as error:
+    print(error)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)
+"""
+
+
+def test_a_small_pdf_takes_little_memory(tmp_path: Path) -> None:
+    """Of 20 kB, with 7 million entries: its reader is stopped long before it has taken them all."""
     path = tmp_path / "page"
     content = zlib.compress(bytes(2 * 10**7), 9)
     path.write_bytes(stream("/Size 2000000000/W[1 1 1]/Filter/FlateDecode", content))
-    assert "is not the PDF that was written" in refusal(path)
+    done = program("-c", MEASURE, str(path))
+    sentence, peak_bytes = done.stdout.splitlines()
+    assert "is not the PDF that was written" in sentence
+    assert int(peak_bytes) < 250 * 10**6
 
 
 def refusal(path: Path) -> str:

@@ -397,6 +397,28 @@ def test_an_interrupted_launch_counts_only_the_blocks_that_it_made() -> None:
     assert "shorter than the protocol" in fault(cut(replace(first, wall_ns=first.wall_ns[:1])))
 
 
+def test_a_block_of_steps_that_fill_a_minute_may_have_fewer_of_them() -> None:
+    plan = replace(PLAN, protocol=replace(PLAN.protocol, blocks=1, block_steps=30))
+    assert "shorter than the protocol" in fault(of_long_steps(20, 2 * 10**9), plan)
+    assert "shorter than the protocol" not in fault(of_long_steps(20, 4 * 10**9), plan)
+    assert "shorter than the protocol" in fault(of_long_steps(19, 4 * 10**9), plan)
+
+
+def of_long_steps(num_steps: int, nanoseconds: int) -> list[Event]:
+    """A healthy run whose timed launches have one block of steps of this length."""
+    events: list[Event] = []
+    for event in healthy().events:
+        if isinstance(event, Warmed):
+            events.append(replace(event, wall_ns=(nanoseconds,)))
+        elif not isinstance(event, Block):
+            events.append(event)
+        elif event.index == 0:
+            whole = num_steps * nanoseconds
+            times = (nanoseconds,) * num_steps
+            events.append(replace(event, wall_ns=times, block_wall_ns=whole, block_raw_ns=whole))
+    return events
+
+
 # ------------------------------------------------------------------ several ranks, targets, digests
 
 

@@ -164,3 +164,16 @@ child._serve()
     )
     # Importing gymnax computes, after which no process may be forked.
     assert reported(code, to_json(request) + b"\n") == {"brax", "diffusers", "jax"}
+
+
+def test_a_server_of_models_that_are_exported_has_most_of_what_exporting_imports() -> None:
+    """In a fork each export would import it again; what is left is small."""
+    code = """
+import sys
+from appliance.ipc.import_watch import ImportWatch
+from appliance.worker.forkserver import EXPORTING, import_what_exports
+watch = ImportWatch()
+import_what_exports("onnx", watch)
+print(*({*EXPORTING["onnx"]} - {*sys.modules}), len({*sys.modules} & {"networkx", "onnx"}))
+"""
+    assert reported(code) == {"2"}

@@ -233,18 +233,17 @@ def test_clocks_are_compared_over_some_work_even_if_no_time_is_given() -> None:
     assert spans == (timing.Span(wall_ns=4, raw_ns=8),) * 3
 
 
-@pytest.mark.parametrize(
-    ("length", "times"),
-    [
-        (timing.Length(steps=3), (30, 10, 10)),
-        (timing.Length(steps=1, nanoseconds=45), (30, 10, 10)),
-        (timing.Length(steps=4, nanoseconds=45), (30, 10, 10, 10)),
-        (timing.Length(steps=0), ()),
-    ],
-)
-def test_warm_up_has_its_steps_and_its_time(length: timing.Length, times: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(("steps", "made"), [(3, (30, 10, 10)), (1, (30,)), (0, ())])
+def test_warm_up_goes_on_until_it_is_enough(steps: int, made: tuple[int, ...]) -> None:
     watch = FakeWatch()
-    assert timing.warm_up(step_of(watch, 30, 10), watch, length) == times
+    asked: list[tuple[int, int]] = []
+
+    def is_warm(num_steps: int, passed: int) -> bool:
+        asked.append((num_steps, passed))
+        return num_steps >= steps
+
+    assert timing.warm_up(step_of(watch, 30, 10), watch, is_warm) == made
+    assert asked == [(number, sum(made[:number])) for number in range(steps + 1)]
 
 
 # ------------------------------------------------------------------ one launch

@@ -123,7 +123,7 @@ def fill(drawn: Drawn, out: torch.Tensor) -> None:
 
 def rows_on_host(drawn: Drawn, first: int, count: int) -> torch.Tensor:
     """Rows (count, ...) of the tensor from `first` on; nothing else of it is made."""
-    return _torch(drawing.rows(drawn, first, count), drawn.dtype)
+    return _torch(drawing.rows(drawn, first, count, torch.get_num_threads()), drawn.dtype)
 
 
 def permutation(seed: int, name: str, count: int) -> torch.Tensor:

@@ -18,7 +18,7 @@ from typing import ClassVar
 import torch
 
 from appliance.generator import maps
-from appliance.generator.drawing import Drawn
+from appliance.generator.drawing import WORTH_A_THREAD, Drawn
 from appliance.generator.maps import Map
 from appliance.records.journal import Check
 from appliance.records.workload import Work
@@ -36,7 +36,7 @@ from workloads.parts.numerics.parameters import require_positive
 from workloads.parts.numerics.precision import on_host as in_float64
 
 PROJECTION = 6.0  # a projected row errs by a normal deviate of the row's rounding
-PIECE = 2**21  # elements of an operand that the host draws at once, 16 MiB in float64
+PIECE = 2**21  # elements of an operand that the host's threads draw at once, 16 MiB in float64
 
 
 @dataclass(kw_only=True)
@@ -177,7 +177,7 @@ class DenseProduct(Workload[Operands, torch.Tensor]):
 
 def pieces(drawn: Drawn) -> Iterator[tuple[slice, torch.Tensor]]:
     """The rows of a matrix in float64 on the host, a few at a time, and which they are."""
-    count = max(1, PIECE // drawn.shape[1])
+    count = max(1, max(PIECE, WORTH_A_THREAD * torch.get_num_threads()) // drawn.shape[1])
     for first in range(0, drawn.shape[0], count):
         part = slice(first, min(first + count, drawn.shape[0]))
         yield part, rows_in_float64(drawn, part.start, part.stop - part.start)
