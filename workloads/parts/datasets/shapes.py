@@ -23,6 +23,8 @@ COLOURS = torch.tensor(
     ]
 )
 """Red, green and blue of eight colours, from -1 to 1."""
+_BEYOND = 2**30
+"""More than any square of a distance."""
 
 
 def covered(
@@ -35,16 +37,21 @@ def covered(
     bits hold every square.
     """
     places = (2 * torch.arange(side, device=kind.device) + 1) * (UNITS // 2) // side
-    away = (places - centre[:, :, None]).abs().to(torch.int32)
-    down, across, size = away[:, 0, :, None], away[:, 1, None, :], radius[:, None, None]
-    squares, square = down * down + across * across, size * size
-    larger, smaller = torch.maximum(down, across), torch.minimum(down, across)
-    inside = torch.stack(
-        (
-            squares <= square,
-            20 * larger <= 17 * size,  # about as much area as the disc
-            (squares <= square) & (4 * squares > square),  # half of it is the hole
-            (larger <= size) & (5 * smaller <= 2 * size),  # the width of its arms
-        )
-    )
-    return inside[kind, torch.arange(len(kind), device=kind.device)]
+    away = (places - centre[:, :, None]).abs()
+    squares = (away * away).to(torch.int32)
+    size, square = radius[:, None], (radius * radius)[:, None]
+    far = torch.full_like(size, _BEYOND)
+    # By shape: at most how far from the centre, more than how far, how far along both axes at
+    # most, and along one of them at most. Areas are alike, and half of the ring is its hole.
+    within = torch.stack((square, far, square, far))
+    beyond = torch.stack((-far, -far, square // 4, -far))
+    box = torch.stack((far, 17 * size // 20, far, size))
+    arm = torch.stack((far, far, far, 2 * size // 5))
+    one = kind, torch.arange(len(kind), device=kind.device)
+    distance = squares[:, 0, :, None] + squares[:, 1, None, :]
+    most, least = (limit[one][..., None].to(torch.int32) for limit in (within, beyond))
+    down, across = away[:, 0], away[:, 1]
+    in_box = (down <= box[one])[:, :, None] & (across <= box[one])[:, None, :]
+    on_arm = (down <= arm[one])[:, :, None] | (across <= arm[one])[:, None, :]
+    inside: torch.Tensor = (distance <= most) & (distance > least) & in_box & on_arm
+    return inside
