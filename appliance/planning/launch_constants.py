@@ -16,8 +16,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from appliance.records.suite import Protocol
+if TYPE_CHECKING:  # the help of the verbs reads constants, and no record
+    from appliance.records.suite import Protocol
+
 
 REPEATED_INPUT_BOUND = 0.1
 """Part of a step's time that repeating its input may save, after MLPerf's audit TEST04."""
