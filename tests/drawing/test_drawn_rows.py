@@ -15,14 +15,19 @@ from workloads.dinov2_giant import Dinov2Giant
 from workloads.llava import Llava
 from workloads.llm_full import LlmFull
 from workloads.llm_lora import LlmLora
+from workloads.onnx_bert import OnnxBert
+from workloads.onnx_llama import OnnxLlama
+from workloads.onnx_whisper import OnnxWhisper
 from workloads.parts.drawing import drawn
 from workloads.parts.drawing.drawn import Drawer, Draws, HostDraws
 from workloads.parts.training.inputs import Tensors
 from workloads.reformer import Reformer
 from workloads.resnet50 import Resnet50
 from workloads.t5 import T5
+from workloads.text_to_image import TextToImage
 from workloads.vjepa import Vjepa
 from workloads.whisper import Whisper
+from workloads.whisper_transcribe import WhisperTranscribe
 
 SEED = 5
 Draw = Callable[[Drawer, int], Callable[[int], Tensors]]
@@ -38,6 +43,14 @@ ROWS: dict[str, Draw] = {
     "t5": T5(**T5.small).draw,
     "vjepa": Vjepa(**Vjepa.small).draw,
     "whisper": Whisper(**Whisper.small).draw,
+}
+TRANSCRIBE = WhisperTranscribe(**WhisperTranscribe.small)
+INFERENCE: dict[str, Callable[[Drawer], object]] = {
+    "onnx_bert": lambda drawer: OnnxBert(**OnnxBert.small).inputs(drawer, 0),
+    "onnx_llama": lambda drawer: OnnxLlama(**OnnxLlama.small).inputs(drawer, 0),
+    "onnx_whisper": lambda drawer: OnnxWhisper(**OnnxWhisper.small).inputs(drawer, 0),
+    "text_to_image": lambda drawer: TextToImage(**TextToImage.small)._draw(drawer, 0),
+    "whisper_transcribe": lambda drawer: TRANSCRIBE._filled(drawer, torch.device("cpu")),
 }
 MASK = "attention_mask"
 """What a row says of positions alone, the same of every batch."""
@@ -58,7 +71,7 @@ def test_a_device_draws_the_batch_of_the_host_and_ranks_draw_others(name: str) -
         assert len({bytes_of(one[key]) for one in (made, *others)}) == 3, key
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", [*ROWS, *INFERENCE])
 def test_one_wrong_integer_of_a_device_is_found_in_every_tensor_that_a_row_draws(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -73,8 +86,12 @@ def test_one_wrong_integer_of_a_device_is_found_in_every_tensor_that_a_row_draws
 
     monkeypatch.setattr(drawn, "on_device", with_one_wrong)
     target = Target(device=torch.device("cpu"), artifacts=Artifacts(tmp_path))
-    ROWS[name](Draws(target=target, seed=SEED), 0)(0)
+    drawer = Draws(target=target, seed=SEED)
+    if name in ROWS:
+        ROWS[name](drawer, 0)(0)
+    else:
+        INFERENCE[name](drawer)
     answers, inputs = drawn.checks(target)
     assert answers.is_within
-    assert inputs.error == len(target.drawn) > 1
+    assert inputs.error == len(target.drawn) > 0
     assert f'"{target.drawn[0].drawn.name}" differs' in inputs.detects_what
