@@ -6,11 +6,11 @@ updates of policy and value model by proximal policy optimisation with AdamW. Al
 shape of Pythia-1B; the value model begins as the reward model. Its unit is a token of a response:
 prompts are not counted, and as no token ends a response there is no padding.
 
-The noise that draws tokens is made on the host. Tokens, all log-probabilities, scores and values
-are held to float64 without a cache; rewards, advantages, losses and all updates to their formulas;
-the gradients of the first and the last update to float64 (`parts/reinforcement/feedback.py`). A
-stale response, a swapped reward, a penalty of the wrong sign, a value model that stands still, half
-a batch and a lower precision would each be seen.
+Prompts and the noise that draws tokens are drawn on the device. Tokens, all log-probabilities,
+scores and values are held to float64 without a cache; rewards, advantages, losses and all updates
+to their formulas; the gradients of the first and the last update to float64
+(`parts/reinforcement/feedback.py`). A stale response, a swapped reward, a penalty of the wrong
+sign, a value model that stands still, half a batch and a lower precision would each be seen.
 
 A step of more operations than float64 follows in its time is sampled: the models are recomputed on
 `FOLLOWED` drawn responses, and the first and the last update run once more with every module held
@@ -22,7 +22,7 @@ to float64 alone. Each check says with what probability a fault of one response 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -39,17 +39,17 @@ from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.auditing.sampling import Plan, Sampling, beyond, never
 from workloads.parts.distributed.sharding import num_batches, require_parallel
+from workloads.parts.drawing.drawn import Drawer
 from workloads.parts.numerics import initial
-from workloads.parts.numerics.inputs import InputSets
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.precision import dtype_named
 from workloads.parts.numerics.size import count_parameters
 from workloads.parts.reinforcement import feedback
 from workloads.parts.reinforcement.actor_critic import ActorCritic
 from workloads.parts.reinforcement.feedback import Before, Learned, PolicyErrorBounds
-from workloads.parts.reinforcement.rollout import Terms, judged, prompts_and_noise, respond
+from workloads.parts.reinforcement.rollout import Terms, drawn_prompts, judged, respond
 from workloads.parts.training.bounds import ErrorBounds
-from workloads.parts.training.inputs import GeneratedInputs
+from workloads.parts.training.inputs import DrawnInputs, DrawnSets, Tensors, of_rank
 from workloads.parts.training.optimizers import AdamW
 from workloads.parts.training.state import Model, Training, begin_training, seeded
 from workloads.parts.training.step import train_step
@@ -70,7 +70,7 @@ class State:
     model: ActorCritic
     reference: GPTNeoXForCausalLM
     reward: GPTNeoXForSequenceClassification
-    inputs: InputSets
+    inputs: DrawnSets
     checksums: Mapping[str, int]
     cycle: InputCycle
     seed: int
@@ -86,7 +86,7 @@ class Rlhf(Workload[State, Learned]):
     """
 
     summary: ClassVar[str] = "RLHF by proximal policy optimisation, Pythia-1B"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     small: ClassVar[Parameters] = {
         "batch": 8,
         "prompt": 8,
@@ -258,7 +258,7 @@ class Rlhf(Workload[State, Learned]):
             seed=seed,
             make=lambda: model,
             rule=self.rule,
-            inputs=GeneratedInputs(generate=self._generate),
+            inputs=DrawnInputs(draw=self.draw),
             num_inputs=self.num_inputs,
             ranks=self.ranks,
             parallel=self.parallel,
@@ -268,8 +268,8 @@ class Rlhf(Workload[State, Learned]):
         )
         for frozen in (reference, reward):
             torch.nn.Module.to(frozen, target.device)
-        assert isinstance(state.batches, InputSets)  # noqa: S101 - what begin placed
-        inputs, state.checksums = state.batches, None
+        assert isinstance(state.batches, DrawnSets)  # noqa: S101 - what begin drew
+        inputs = state.batches
         state.batches, state.cycle = [], InputCycle(of=self.updates)
         return State(
             training=state,
@@ -282,14 +282,20 @@ class Rlhf(Workload[State, Learned]):
             seed=seed,
         )
 
-    def _generate(self, seed: int) -> Iterator[dict[str, torch.Tensor]]:
-        return prompts_and_noise(
-            seed,
-            rows=self._rows,
-            prompt=self.prompt,
-            response=self.response,
-            vocabulary=self.vocabulary,
-        )
+    def draw(self, drawer: Drawer, rank: int) -> Callable[[int], Tensors]:
+        """What makes input sets of a rank where the drawer draws."""
+
+        def batch(index: int) -> Tensors:
+            return drawn_prompts(
+                drawer,
+                of_rank(str(index), rank),
+                rows=self._rows,
+                prompt=self.prompt,
+                response=self.response,
+                vocabulary=self.vocabulary,
+            )
+
+        return batch
 
     # ------------------------------------------------------------------ the step
 
@@ -341,11 +347,10 @@ class Rlhf(Workload[State, Learned]):
             }
 
         number = state.cycle.number + 1
-        inputs = state.inputs[number % state.cycle.of]
         weights = state.training.trained
         return Before(
             number=number,
-            inputs={name: tensor.cpu().clone() for name, tensor in inputs.items()},
+            inputs=state.inputs.again(number % state.cycle.of),
             weights={name: weight.detach().cpu().clone() for name, weight in weights.items()},
             mean=copied("exp_avg"),
             square=copied("exp_avg_sq"),

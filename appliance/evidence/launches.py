@@ -123,7 +123,7 @@ class LaunchEvidence:
     ends: tuple[LaunchEnded, ...] = ()
     started: Started | None = None
     calibrated: tuple[Calibrated, ...] = ()
-    warmed: dict[int, Sequence[int]] = field(default_factory=dict)
+    warm_step_ns: dict[int, int | None] = field(default_factory=dict)
     blocks: list[Block] = field(default_factory=list)
     phases: list[PhaseBegan] = field(default_factory=list)
     moments: list[str] = field(default_factory=list)
@@ -317,7 +317,7 @@ class LaunchEvidence:
                 self.calibrated += (event,)
                 self.is_under_way = True
             case Warmed():
-                self.warmed[event.rank] = event.wall_ns
+                self.warm_step_ns[event.rank] = launch_constants.median_ns(event.wall_ns)
                 self.is_under_way = True
 
     def _keep(
@@ -611,10 +611,10 @@ def _length_fault(launch: LaunchEvidence, evidence: CaseEvidence) -> str:
     for rank in range(evidence.case.ranks):
         blocks = [block for block in launch.blocks if block.rank == rank]
         lengths = [block.num_steps for block in blocks]
-        warmed = launch.warmed.get(rank, ())
-        least = (
-            launch_constants.block_steps(evidence.protocol, warmed) if wanted is None else wanted
-        )
+        least = wanted
+        if least is None:
+            step_ns = launch.warm_step_ns.get(rank)
+            least = launch_constants.block_steps(evidence.protocol, step_ns)
         number = evidence.protocol.blocks if wanted is None else 1
         has_all = [block.index for block in blocks] == list(range(number))
         for block in blocks:

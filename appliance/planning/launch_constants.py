@@ -58,12 +58,16 @@ def is_warm(protocol: Protocol, num_steps: int, passed_ns: int) -> bool:
     return has_time and (is_long or num_steps >= protocol.warmup_steps)
 
 
-def block_steps(protocol: Protocol, warmed_ns: Sequence[int]) -> int:
-    """Least steps of a block after a warm-up of steps that took so many nanoseconds."""
-    if not warmed_ns:
+def median_ns(warmed_ns: Sequence[int]) -> int | None:
+    """What a step of a warm-up typically took, in nanoseconds; the upper of two in the middle."""
+    return sorted(warmed_ns)[len(warmed_ns) // 2] if warmed_ns else None
+
+
+def block_steps(protocol: Protocol, step_ns: int | None) -> int:
+    """Least steps of a block after a warm-up of which a step typically took so long."""
+    if step_ns is None:
         return protocol.block_steps
-    median = sorted(warmed_ns)[len(warmed_ns) // 2]
-    filling = math.ceil(LONG_BLOCK_SECONDS * 1e9 / max(1, median))
+    filling = math.ceil(LONG_BLOCK_SECONDS * 1e9 / max(1, step_ns))
     return min(protocol.block_steps, max(LEAST_BLOCK_STEPS, filling))
 
 
@@ -76,5 +80,5 @@ def warm_up_seconds(protocol: Protocol, step_seconds: float) -> float:
 
 def block_seconds(protocol: Protocol, step_seconds: float) -> float:
     """What a block takes of steps of one length."""
-    steps = block_steps(protocol, [round(step_seconds * 1e9)])
+    steps = block_steps(protocol, round(step_seconds * 1e9))
     return max(protocol.block_seconds, steps * step_seconds)

@@ -428,6 +428,7 @@ def digest_of(data: bytes) -> str:
     digest = hashlib.sha256()
     for piece in _pieces(data):
         digest.update(piece)
+        del piece  # else two are held at once
     return digest.hexdigest()
 
 

@@ -222,7 +222,7 @@ def _lengths(records: _RankRecords) -> str:
         )
         if is_short or is_cut:
             return "warmed up for less than the protocol says"
-        least = launch_constants.block_steps(protocol, warmed.wall_ns)
+        least = launch_constants.block_steps(protocol, launch_constants.median_ns(warmed.wall_ns))
     for block in records.of(Block):
         is_short = is_alone and block.block_wall_ns < SHORT * protocol.block_seconds * 1e9
         if is_short or block.num_steps < least:

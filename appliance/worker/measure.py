@@ -288,7 +288,7 @@ class LaunchCourse:
         nanoseconds = round(protocol.block_seconds * 1e9)
         least = protocol.block_steps
         if not self.workload.scenario:
-            least = launch_constants.block_steps(protocol, warmed)
+            least = launch_constants.block_steps(protocol, launch_constants.median_ns(warmed))
         if self.spec.ranks == 1:
             return timing.Length(steps=least, nanoseconds=nanoseconds)
         steps = max(least, timing.steps_within(nanoseconds, warmed))

@@ -23,6 +23,7 @@ from workloads.parts.drawing.drawn import Drawer, Draws, HostDraws
 from workloads.parts.training.inputs import Tensors
 from workloads.reformer import Reformer
 from workloads.resnet50 import Resnet50
+from workloads.rlhf import Rlhf
 from workloads.t5 import T5
 from workloads.text_to_image import TextToImage
 from workloads.vjepa import Vjepa
@@ -40,6 +41,7 @@ ROWS: dict[str, Draw] = {
     "llm_lora": LlmLora(**LlmLora.small).draw,
     "reformer": Reformer(**Reformer.small).draw,
     "resnet50": Resnet50(**Resnet50.small).inputs,
+    "rlhf": Rlhf(**Rlhf.small).draw,
     "t5": T5(**T5.small).draw,
     "vjepa": Vjepa(**Vjepa.small).draw,
     "whisper": Whisper(**Whisper.small).draw,

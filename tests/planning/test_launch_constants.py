@@ -20,18 +20,17 @@ FULL = replace(PROTOCOL, warmup_steps=5, warmup_seconds=1.0, block_steps=30, blo
 def test_a_block_has_the_steps_that_fill_a_minute_and_twenty_at_least(
     step: float, steps: int
 ) -> None:
-    warmed = [round(step * SECOND)] * 3
-    assert launch_constants.block_steps(FULL, warmed) == steps
+    assert launch_constants.block_steps(FULL, round(step * SECOND)) == steps
     assert launch_constants.block_seconds(FULL, step) == pytest.approx(max(1.0, steps * step))
 
 
 def test_the_pace_is_the_warm_up_s_median_which_one_slow_step_does_not_move() -> None:
-    assert launch_constants.block_steps(FULL, [600 * SECOND, SECOND, SECOND]) == 30
+    assert launch_constants.median_ns([600 * SECOND, SECOND, SECOND]) == SECOND
 
 
 def test_a_protocol_of_fewer_steps_asks_for_no_more() -> None:
-    assert launch_constants.block_steps(replace(FULL, block_steps=5), [60 * SECOND]) == 5
-    assert launch_constants.block_steps(FULL, []) == 30
+    assert launch_constants.block_steps(replace(FULL, block_steps=5), 60 * SECOND) == 5
+    assert launch_constants.block_steps(FULL, launch_constants.median_ns([])) == 30
 
 
 def test_the_fewest_steps_are_those_that_are_told_steady_or_not() -> None:

@@ -40,7 +40,6 @@ from workloads.parts.auditing.selection import draw_rows
 from workloads.parts.distributed import rank_checks
 from workloads.parts.distributed.sharding import Peers
 from workloads.parts.numerics.checksums import checksum, checksum_all
-from workloads.parts.numerics.inputs import InputSets
 from workloads.parts.numerics.precision import compare_logits, on_host, rounding
 from workloads.parts.reinforcement import reinforcement
 from workloads.parts.reinforcement.actor_critic import (
@@ -60,6 +59,7 @@ from workloads.parts.reinforcement.reinforcement import (
 )
 from workloads.parts.reinforcement.rollout import Rollout, Terms, noised
 from workloads.parts.training import rules, sampled_checks
+from workloads.parts.training.inputs import DrawnSets
 from workloads.parts.training.layer_checks import put_back
 from workloads.parts.training.optimizers import AdamW
 from workloads.parts.training.state import Before as UpdateBefore
@@ -111,7 +111,10 @@ class Learned:
 
 @dataclass(frozen=True, kw_only=True)
 class Before:
-    """Copies on the host of what the next step starts from; of what is frozen, the checksums."""
+    """What the next step starts from, on the host; of what is frozen, the checksums.
+
+    `inputs` are drawn again, all others copied.
+    """
 
     number: int
     inputs: Tensors
@@ -135,7 +138,7 @@ class Subject:
     model: ActorCritic
     reference: GPTNeoXForCausalLM
     reward: GPTNeoXForSequenceClassification
-    inputs: InputSets
+    inputs: DrawnSets
     checksums: Mapping[str, int]
     order: torch.Tensor
     rule: AdamW
@@ -248,7 +251,7 @@ class _Judge:
         yield from checks
         errors = [check.error for check in checks if check.name.startswith("gradients")]
         index = self.subject.before.number % len(self.subject.inputs)
-        yield from rank_checks.check_inputs(peers, self.subject.before.inputs, index)
+        yield from rank_checks.check_inputs(peers, self.subject.inputs[index], index)
         worst = max(errors) if errors and not any(map(math.isnan, errors)) else math.inf
         yield from rank_checks.check_weights(peers, self.subject.output.weights, worst)
 
@@ -278,10 +281,8 @@ class _Judge:
     def _unchanged(self) -> Iterator[Check]:
         before, inputs = self.subject.before, self.subject.inputs
         index = before.number % len(inputs)
-        changed = sum(
-            checksum_all(one) != inputs.checksums[index] for one in (before.inputs, inputs[index])
-        )
-        yield counted("inputs as generated", changed)
+        changed = checksum_all(inputs[index]) != checksum_all(before.inputs)
+        yield counted("inputs as generated", int(changed))
         after = frozen_checksums(
             {"reference": self.subject.reference, "reward": self.subject.reward}
         )

@@ -1,10 +1,9 @@
 """Responses of a policy to prompts, and what each of their tokens was worth.
 
-A response is drawn token by token from the cache of those before. The noise that draws is made on
-the host and added to the logits (of Gumbel's distribution, so that the largest sum falls on a
-token as often as its probability says): so whoever knows the noise can tell from logits in float64
-which tokens may have been drawn. No token ends a response, so that all have the same length and
-none of it is padding.
+A response is drawn token by token from the cache of those before. The noise that draws is made
+before the step and added to the logits (`parts/drawing/gumbel.py`): so whoever knows the noise can
+tell from logits in float64 which tokens may have been drawn. No token ends a response, so that all
+have the same length and none of it is padding.
 
 A frozen model gives each response a score; each token pays for what it is likelier now than it was
 to the frozen model that the policy began as.
@@ -12,21 +11,20 @@ to the frozen model that the policy began as.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from transformers import DynamicCache, GPTNeoXForCausalLM, GPTNeoXForSequenceClassification
 
+from appliance.generator.maps import integers
+from workloads.parts.drawing import gumbel
+from workloads.parts.drawing.drawn import Drawer
 from workloads.parts.reinforcement.actor_critic import (
     ActorCritic,
     log_probs_of,
     logits_of,
     scores_of,
 )
-
-_TINY = 1e-20
-"""Added within logarithms of numbers that may be nought."""
 
 
 @dataclass(kw_only=True)
@@ -55,16 +53,18 @@ class Terms:
     penalty: float
 
 
-def prompts_and_noise(
-    seed: int, *, rows: int, prompt: int, response: int, vocabulary: int
-) -> Iterator[dict[str, torch.Tensor]]:
-    """Input sets without end: uniformly random prompts, and noise (rows, response, vocabulary)."""
-    rng = torch.Generator().manual_seed(seed)
-    while True:
-        tokens = torch.randint(vocabulary, (rows, prompt), generator=rng)
-        noise = torch.rand((rows, response, vocabulary), generator=rng).add_(_TINY)
-        noise.log_().neg_().add_(_TINY).log_().neg_()
-        yield {"prompts": tokens, "noise": noise}
+def drawn_prompts(
+    drawer: Drawer, name: str, *, rows: int, prompt: int, response: int, vocabulary: int
+) -> dict[str, torch.Tensor]:
+    """Uniformly random prompts, and noise (rows, response, vocabulary), where the drawer draws.
+
+    `name` tells them from others of the drawer.
+    """
+    tokens, shape = integers(0, vocabulary - 1), (rows, prompt)
+    return {
+        "prompts": drawer.tensor(f"prompts {name}", tokens, torch.int64, shape),
+        "noise": gumbel.noise(drawer, f"noise {name}", (rows, response, vocabulary)),
+    }
 
 
 @torch.no_grad()
