@@ -32,6 +32,7 @@ from appliance.records.verdict import (
 )
 from appliance.storage.bundle import Bundle
 from appliance.storage.qualified_file import is_same_work
+from appliance.version import in_order
 from reports import plots, words
 from reports.model import Grid, PerformancePage
 from reports.words import NOT_REPORTED, count, percent
@@ -496,7 +497,7 @@ def _sources(bundle: Bundle, speeds: Sequence[Speed]) -> Iterator[str]:
     known = [one.known for one in speeds if one.known is not None]
     if known:
         newest = max(one.recorded_utc for one in known)
-        versions = words.listed(sorted({one.bench_version for one in known}))
+        versions = words.listed(in_order(one.bench_version for one in known))
         disturbed = sum(bool(one.disturbed) for one in known)
         beside = f"; * {disturbed} of them not of a quiet machine" if disturbed else ""
         yield (

@@ -8,6 +8,7 @@ from appliance.evidence import budget
 from appliance.qualifying.rows import CONTROL
 from appliance.records.qualified import ObservedCase, Qualified, QualifiedRecord
 from appliance.scheduling import launch_kinds
+from appliance.version import in_order
 
 GIB = 2**30
 NEAR = 0.5
@@ -83,7 +84,7 @@ def _head(model: str, observed: Sequence[ObservedCase], records: Sequence[Qualif
             stack.setdefault(name, {})[value] = None
     devices = {name for one in both for name in one.devices}
     dates = sorted(one.recorded_utc for one in both)
-    versions = sorted({one.bench_version for one in both})
+    versions = in_order(one.bench_version for one in both)
     span = (
         dates[0][:10] if dates[0][:10] == dates[-1][:10] else f"{dates[0][:10]} to {dates[-1][:10]}"
     )

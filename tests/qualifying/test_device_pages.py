@@ -15,6 +15,7 @@ from appliance.storage.qualified_file import (
     parse_qualified,
     slug,
 )
+from appliance.version import in_order
 
 PAGES = Path(__file__).parents[2] / "docs" / "devices"
 H100 = "NVIDIA H100 80GB HBM3"
@@ -48,3 +49,7 @@ def test_record_of_another_version_says_for_which_stack_it_holds_and_rules_nothi
     text = page(shipped(), H100)
     assert "torch 2.11.0" in text
     assert "| resnet50-float16 | 1 completed |" in text
+
+
+def test_versions_stand_in_the_order_of_their_releases() -> None:
+    assert in_order(["0.10.0", "0.9.0", "", "0.10.0", "0.9.1"]) == ["", "0.9.0", "0.9.1", "0.10.0"]
