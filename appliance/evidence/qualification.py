@@ -76,7 +76,7 @@ def find(qualified: Qualified, case: Case, system: System) -> tuple[QualifiedRec
         return None, f"there is no qualified record of {named}"
     same = [one for one in known if one.version == case.version]
     if not same:
-        versions = ", ".join(str(one.version) for one in known)
+        versions = ", ".join(map(str, sorted({one.version for one in known})))
         why = f"is of its version {versions}, this run has version {case.version}"
         return None, f"the qualified record of {named} {why}"
     here = stack(system, device, case.libraries)
