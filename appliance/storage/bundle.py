@@ -124,24 +124,25 @@ def read(folder: Path, *, complete: bool = True) -> Bundle:
 def of_unfinished(
     folder: Folder,
     use: Callable[[Bundle, Iterator[Line]], R],
-    check: Callable[[Bundle], None],
+    check: Callable[[Bundle, list[Line]], None],
 ) -> R:
     """What `use` makes of what a run left in a folder that is open; anybody may have written it.
 
     It is handed the bundle without its lines, and these one after another: all of a large run's at
     once are most of the memory, and its bytes much of the rest, so a large journal is laid by in a
     file without a name. A confined child has read the same bytes before, and made the `check` of
-    what they say, lines and all. Raises as `read`, and EvidenceError, too, where that child did not
-    survive.
+    what they say: of such a bundle, and of all lines, which no longer name the one before. Raises
+    as `read`, and EvidenceError, too, where that child did not survive.
     """
     files = _journal_laid_by(read_folder(folder, complete=False))
     digest = digest_of(files.get(JOURNAL, b""))
 
     def work() -> None:
-        check(read_files(files, complete=False, folder=folder.path))
+        check_names(files, needed=RUN_FILES, optional=(*FINISHED_FILES, *OPTIONAL_FILES))
+        run = records_of(files, folder=folder.path)
+        check(run, list(unchained_lines_of(files)[0]))
 
     rehearse(folder.path, files, work, passes=CHECKED_PASSES)
-    check_names(files, needed=RUN_FILES, optional=(*FINISHED_FILES, *OPTIONAL_FILES))
     taken = hashlib.sha256()
     lines = followed(files[JOURNAL], sha256(files[PLAN]), taken)
     made = use(records_of(files, folder=folder.path), lines)

@@ -12,17 +12,15 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from array import array
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Protocol
 
 from appliance.errors import EvidenceError, OutputError
 from appliance.ipc import confined_reader
-from appliance.records.journal import Block, Event, Line, RunResumed, RunStarted, SessionBegan
+from appliance.records.journal import Event, Line, RunResumed, RunStarted, SessionBegan
 from appliance.records.json import from_json, sha256, to_json
 from appliance.storage import limits, plain_files
 
@@ -239,25 +237,6 @@ def followed(data: bytes, first_prev: str, digest: Digest | None = None) -> Iter
             raise EvidenceError(f"journal.jsonl line {number}: its clock runs backwards")
         prev, last_ns = sha256(text), line.monotonic_ns
         yield line
-
-
-def in_a_row(lines: Iterable[Line]) -> Iterator[Line]:
-    """Lines whose blocks have their times as numbers in a row: an object each is four times that.
-
-    For whoever keeps blocks and no line. Numbers that no row can hold stay as they are.
-    """
-    for line in lines:
-        event = line.event
-        if isinstance(event, Block):
-            with suppress(OverflowError):
-                times = event.event_ns and _row(event.event_ns)
-                event = replace(event, wall_ns=_row(event.wall_ns), event_ns=times)
-        yield line if event is line.event else replace(line, event=event)
-
-
-def _row(numbers: tuple[int, ...]) -> tuple[int, ...]:
-    """An array in the place of a tuple, which is read alike."""
-    return cast("tuple[int, ...]", array("q", numbers))
 
 
 def _texts(data: bytes) -> Iterator[bytes]:

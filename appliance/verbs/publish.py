@@ -25,7 +25,6 @@ from appliance.records.signer import Signer
 from appliance.roles import Role
 from appliance.signing import keys
 from appliance.storage import bundle, limits
-from appliance.storage.journal import in_a_row
 from appliance.storage.plain_files import Folder
 from appliance.vendors.registry import unknown_vendor
 
@@ -105,9 +104,10 @@ def _read(folder: Folder, verb: str) -> tuple[bundle.Bundle, JournalIndex]:
     """
     from appliance.verification import verify  # noqa: PLC0415 - half a second, which a run saves
 
-    def check(run: bundle.Bundle) -> None:
+    def check(run: bundle.Bundle, lines: list[Line]) -> None:
+        _trim_memory()
         try:
-            verify.check_finished(run)
+            verify.check_finished(run, lines)
         except EvidenceError as error:
             raise EvidenceError(
                 f"{folder.path} cannot be {verb}: {error}; put the run's own files back, or make "
@@ -116,7 +116,7 @@ def _read(folder: Folder, verb: str) -> tuple[bundle.Bundle, JournalIndex]:
 
     def indexed(run: bundle.Bundle, lines: Iterator[Line]) -> tuple[bundle.Bundle, JournalIndex]:
         _trim_memory()
-        index = index_of(run.plan, in_a_row(lines))
+        index = index_of(run.plan, lines)
         _trim_memory()
         return run, index
 

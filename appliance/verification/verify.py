@@ -26,7 +26,7 @@ from appliance.errors import EvidenceError, RecordFormError
 from appliance.ipc import confined_child
 from appliance.judging.verdict import Judge
 from appliance.planning import challenge_window, library_ranges
-from appliance.records.journal import LaunchEnded
+from appliance.records.journal import LaunchEnded, Line
 from appliance.records.json import Record, from_json, sha256, to_data, to_json
 from appliance.records.signer import Signer
 from appliance.records.verdict import EXIT_CODES, Verdict, VerdictWord
@@ -141,15 +141,18 @@ def examine(given: Given, terms: Terms = ANYBODY) -> tuple[Verification, Bundle 
     return _verification(examination, _checks(examination)), examination.parsed
 
 
-def check_finished(bundle: Bundle) -> None:
+def check_finished(bundle: Bundle, lines: list[Line]) -> None:
     """EvidenceError for a run that has ended and does not hold together, before it is signed.
 
     These are the checks that `verify` makes of what is signed: the run was made as its plan says,
-    each launch can be one, and analyses and verdict follow from the samples.
+    each launch can be one, and analyses and verdict follow from the samples. `lines` are those that
+    the bundle is read without. The judge takes them off the list, which is empty then: they are
+    most of a large run's memory, and what he keeps of them is much of the rest.
     """
-    _checked_conduct(bundle, datetime.now(UTC))
+    _checked_conduct(replace(bundle, lines=tuple(lines)), datetime.now(UTC))
     judge = _judge_of(bundle)
-    run_checks.check_interim_analyses(judge, bundle.lines)
+    lines.reverse()
+    run_checks.check_interim_analyses(judge, (lines.pop() for _ in range(len(lines))))
     _derived(bundle, judge)
 
 
@@ -640,6 +643,8 @@ def _verdict(examination: _Examination) -> str:
 def _derived(bundle: Bundle, judge: Judge) -> Verdict:
     """The verdict of a judge who has read the journal; EvidenceError if it is another here."""
     derived = judge.verdict()
+    if derived == bundle.verdict:
+        return derived
     where = difference(to_data(derived), to_data(bundle.verdict))
     if where is not None:
         made_by = bundle.plan.bench_version

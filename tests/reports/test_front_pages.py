@@ -234,7 +234,8 @@ def test_a_share_of_the_baseline_is_of_the_score_alone() -> None:
 
 def test_the_synthetic_node_is_a_run_that_could_be_signed() -> None:
     """So that what is measured of its pages is what signing it takes."""
-    check_finished(large(8, rows=4))
+    made = large(8, rows=4)
+    check_finished(made, list(made.lines))
 
 
 def test_cases_of_several_devices_stand_in_one_section_with_the_slowest_by_name() -> None:
