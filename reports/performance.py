@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from appliance.evidence.baseline_key import pairs, peak_for, suite_id, worded
 from appliance.evidence.qualification import stack
-from appliance.planning.criterion_scope import CHANCE_KINDS
+from appliance.planning.criterion_scope import limited_cases
 from appliance.records.plan import Case
 from appliance.records.qualified import Qualified, ReferenceRate
 from appliance.records.system import Device, System
@@ -137,7 +137,7 @@ def _headline(bundle: Bundle, verdict: Verdict) -> str:
             "Reported, not judged: no required limit is on times, so a slow device would have "
             "the same verdict."
         )
-    limited = limited_cases(bundle, verdict)
+    limited = len(limited_cases(bundle.criteria, verdict.rulings))
     every = count(len(bundle.plan.cases), "case")
     if limited == len(bundle.plan.cases):
         return f"Judged in {every}: all of the run."
@@ -146,20 +146,7 @@ def _headline(bundle: Bundle, verdict: Verdict) -> str:
 
 def is_judged(bundle: Bundle, verdict: Verdict) -> bool:
     """Whether any required limit on times was ruled on."""
-    return limited_cases(bundle, verdict) > 0
-
-
-def limited_cases(bundle: Bundle, verdict: Verdict) -> int:
-    """How many cases have a required ruling on times that says something."""
-    kinds = {one.id: one.kind for one in bundle.criteria.criterion}
-    return len(
-        {
-            one.case
-            for one in verdict.rulings
-            if one.required and one.case and one.ruling != "not_applicable"
-            if kinds.get(one.criterion) in CHANCE_KINDS
-        }
-    )
+    return bool(limited_cases(bundle.criteria, verdict.rulings))
 
 
 def _withheld(cases: Sequence[str], num_cases: int) -> str:

@@ -55,7 +55,14 @@ from appliance.judging.level_spread import score_row
 from appliance.judging.limits import NO_RECORDS, RulingInputs, smallest_margin
 from appliance.judging.performance import judged, pooled
 from appliance.planning import coverage, sustained
-from appliance.planning.criterion_scope import CHANCE_KINDS, RATIO, is_pooled, matches, other_of
+from appliance.planning.criterion_scope import (
+    CHANCE_KINDS,
+    RATIO,
+    is_pooled,
+    limited_cases,
+    matches,
+    other_of,
+)
 from appliance.records.baseline import Baselines, Peaks
 from appliance.records.criteria import Criteria, Criterion, CriterionKind
 from appliance.records.journal import AttemptBegun, InterimAnalysis, Line
@@ -263,7 +270,7 @@ class Judge:
         repeats = [one for one in rulings if kinds.get(one.criterion) == "determinism" and one.case]
         judged = {one.case for one in repeats if one.ruling != "not_applicable"}
         return (
-            _scope(self._inputs, self._order, len(judged))
+            _scope(self._inputs, self._order, rulings, len(judged))
             + _within(self._inputs.plan, self._unreached())
             + _unobserved(rulings, self._inputs)
             + _unrepeated(repeats)
@@ -653,10 +660,11 @@ def _word(rulings: Sequence[Ruling]) -> VerdictWord:
     return "INCONCLUSIVE"
 
 
-def _scope(inputs: RulingInputs, order: Order | None, num_repeatable: int) -> str:
-    plan, criteria = inputs.plan, inputs.criteria
-    limits = [item for item in criteria.criterion if item.kind in CHANCE_KINDS and item.required]
-    num_limited = sum(any(matches(item, case.id) for item in limits) for case in plan.cases)
+def _scope(
+    inputs: RulingInputs, order: Order | None, rulings: Sequence[Ruling], num_repeatable: int
+) -> str:
+    plan = inputs.plan
+    num_limited = len(limited_cases(inputs.criteria, rulings))
     num_small = sum(case.small for case in plan.cases)
     words = [f"Judged: whether every planned case {_functions(num_repeatable, len(plan.cases))}"]
     if num_limited:

@@ -6,12 +6,13 @@ wrong rejection is divided by that number, and the bounds that follow from it st
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
 from appliance.planning.sessions import earlier_launches, judged_analyses
 from appliance.records.criteria import Criteria, Criterion
 from appliance.records.plan import Bounds, Case
+from appliance.records.verdict import Ruling
 from appliance.statistics.group_sequential import group_bounds
 
 CHANCE_KINDS = ("perf", "tail", "drift")
@@ -34,6 +35,17 @@ def matches(criterion: Criterion, case: str) -> bool:
     if criterion.kind in CHANCE_KINDS and VARIANT in case:
         return False
     return is_named(criterion.cases, case)
+
+
+def limited_cases(criteria: Criteria, rulings: Iterable[Ruling]) -> set[str]:
+    """Cases of which a required limit on times was ruled on; a sample of them has one at times."""
+    kinds = {one.id: one.kind for one in criteria.criterion}
+    return {
+        one.case
+        for one in rulings
+        if one.required and one.case and one.ruling != "not_applicable"
+        if kinds.get(one.criterion) in CHANCE_KINDS
+    }
 
 
 def is_named(pattern: str, case: str) -> bool:
