@@ -54,12 +54,9 @@ ERROR_BOUNDS = ErrorBounds(loss=4, logits=24, gradients=16)
 
 @dataclass(kw_only=True)
 class State:
-    """`own_loss`: of the source itself, on the windows that are held out."""
-
     training: Training
     source: Source
     held_out: torch.Tensor
-    own_loss: torch.Tensor
     is_over: bool = False
 
 
@@ -102,7 +99,7 @@ class MarkovLm(TimeToTarget[State, Trained]):
         windows = state.held_out.to(next(model.parameters()).device)
         with torch.no_grad():
             loss = float(model(windows[:, :-1], windows[:, -1]).loss)
-        excess = loss - float(state.own_loss)
+        excess = loss - float(state.source.loss(state.held_out))
         state.is_over = abs(excess) <= self.gap - ROUNDING
         return state.is_over
 
@@ -129,7 +126,6 @@ class MarkovLm(TimeToTarget[State, Trained]):
         model = seeded(seed, self._model).to(target.device)
         rule = AdamW(learning_rate=0.02, steps=self.num_steps)
         windows = source.windows(self.num_steps * self.batch, CONTEXT + 1)
-        held_out = source.windows(NUM_HELD_OUT, CONTEXT + 1)
         return State(
             training=Training(
                 model=model,
@@ -145,8 +141,7 @@ class MarkovLm(TimeToTarget[State, Trained]):
                 artifacts=target.artifacts,
             ),
             source=source,
-            held_out=held_out,
-            own_loss=source.loss(held_out),
+            held_out=source.windows(NUM_HELD_OUT, CONTEXT + 1),
         )
 
     def step(self, state: State) -> Trained:
@@ -163,7 +158,7 @@ class MarkovLm(TimeToTarget[State, Trained]):
         with torch.no_grad():
             model = in_float64(state.training.model)
             result = model(state.held_out[:, :-1], state.held_out[:, -1])
-        excess = result.loss - state.own_loss
+        excess = result.loss - state.source.loss(state.held_out)
         yield Check(
             name="held-out loss over the source's entropy",
             error=excess.abs().item(),
