@@ -25,6 +25,7 @@ from appliance.records.suite import Protocol, Suite, SuiteCase
 from appliance.records.system import Conditions, Device, Fact, Identity, System
 from appliance.records.workload import Description, Resolved, Work
 from appliance.selftest.time_model import LAUNCH_SD, Timing
+from appliance.version import VERSION
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 SEED = "5e" * 32
@@ -103,7 +104,7 @@ def make_node(
             seed=SEED,
             run_id="virtual",
             created_utc=utc(0),
-            bench_version="virtual",
+            bench_version=VERSION,
         )
     )
     node = Node(

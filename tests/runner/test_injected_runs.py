@@ -178,7 +178,8 @@ def _case(name: str, injection: Injection) -> str:
 
 def test_every_shipped_injector_is_in_the_run() -> None:
     modules = {module.name for module in pkgutil.iter_modules(workloads.injected.__path__)}
-    assert modules - {"product"} == set(SHIPPED)
+    beside = {"product", "wrong_stress"}  # a part of others, and one that the self-test launches
+    assert modules - beside == set(SHIPPED)
 
 
 @pytest.mark.parametrize("name", INJECTIONS)

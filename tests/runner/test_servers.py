@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -179,11 +180,19 @@ def test_head_start_is_taken_by_a_server_of_its_very_environment_alone(
 
 
 def servers_of(parent: int) -> set[int]:
-    return {
-        pid
-        for pid, entry in processes.table().items()
-        if entry.parent == parent and b"\0serve\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    }
+    """Servers that a process has started; one that has just become a program has no words yet."""
+    table = processes.table()
+    found = {pid for pid, one in table.items() if one.parent == parent and one.is_alive}
+    return {pid for pid in found if b"\0serve\0" in words_of(pid)}
+
+
+def words_of(pid: int, seconds: float = 5.0) -> bytes:
+    deadline = time.monotonic() + seconds
+    while not (words := Path(f"/proc/{pid}/cmdline").read_bytes()):
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.001)
+    return words
 
 
 def test_head_start_leaves_nothing_of_a_run_that_is_refused(tmp_path: Path) -> None:

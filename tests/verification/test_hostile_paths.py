@@ -95,7 +95,8 @@ def test_a_small_pdf_takes_little_memory(tmp_path: Path) -> None:
     path.write_bytes(stream("/Size 2000000000/W[1 1 1]/Filter/FlateDecode", content))
     done = program("-c", MEASURE, str(path))
     sentence, peak_bytes = done.stdout.splitlines()
-    assert "is not the PDF that was written" in sentence
+    # Which of the two depends on where memory ended: in the parser, or on the way out of it.
+    assert "is not the PDF that was written" in sentence or "takes more memory than" in sentence
     assert int(peak_bytes) < 250 * 10**6
 
 
