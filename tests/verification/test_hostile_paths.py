@@ -96,7 +96,7 @@ def test_a_small_pdf_takes_little_memory(tmp_path: Path) -> None:
     done = program("-c", MEASURE, str(path))
     sentence, peak_bytes = done.stdout.splitlines()
     # Which of the two depends on where memory ended: in the parser, or on the way out of it.
-    assert "is not the PDF that was written" in sentence or "takes more memory than" in sentence
+    assert "is not the PDF that was written" in sentence or "was given up" in sentence
     assert int(peak_bytes) < 250 * 10**6
 
 
