@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 VERDICT_STYLES = {"ACCEPTED": "bold green", "REJECTED": "bold red", "INCONCLUSIVE": "bold yellow"}
 NOT_REPORTED = "not reported"
-_BINARY = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 RESULT = ("case", "launches", "checks within", "step", "rate", "arithmetic")
 SPARED = ("arithmetic", "checks within")
 GAP = 2  # columns of a terminal between those of a table
@@ -100,17 +99,12 @@ def fact_lines(facts: Mapping[str, Fact]) -> Iterator[str]:
         if fact.value is None:
             missing.setdefault(fact.hint, []).append(name)
         elif fact.unit == "bytes" and isinstance(fact.value, int):
-            yield f"{name}: {_size(fact.value)}"
+            few = fact.value < 2**10
+            yield f"{name}: " + (f"{fact.value:,} bytes" if few else words.size(fact.value))
         else:
             yield f"{name}: {fact.value} {fact.unit}".rstrip()
     for hint, names in missing.items():
         yield f"{NOT_REPORTED}: {', '.join(names)}" + (f" ({hint})" if hint else "")
-
-
-def _size(num_bytes: int) -> str:
-    fitting = (one for one in _BINARY if num_bytes >= one[0])
-    factor, unit = next(fitting, (1, "bytes"))
-    return f"{num_bytes / factor:,.4g} {unit}"
 
 
 def print_result(

@@ -230,7 +230,11 @@ def _ended(
 def _pool(reader: Reader, num_processes: int) -> ProcessPoolExecutor:
     """Warm workers, forked before anything starts a thread."""
     warm(Finding)
-    return forked_pool(num_processes, lambda: _readers.__setitem__(slice(None), [reader]))
+
+    def begin() -> None:
+        _readers[:] = [reader]
+
+    return forked_pool(num_processes, begin)
 
 
 def _read(path: Path) -> Finding:

@@ -110,8 +110,8 @@ class LaunchEvidence:
     step. `witnessed` are trains of equal work, `users` are processes on its devices. `stage_times`
     are what the ranks of the last start said that their time went to. What a launch has few of
     stands in tuples: a large node plans tens of thousands, and most lists of most stay empty.
-    `loads` keeps for each device
-    the readings under load of so many readings and blocks.
+    `warm_step_ns` is by rank what a step of its warm-up typically took. `loads` keeps for each
+    device the readings under load of so many readings and blocks.
     """
 
     id: str
