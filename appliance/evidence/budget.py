@@ -5,6 +5,9 @@ reports: a fork server, an interim analysis, counters. While launches were open 
 stages; several at once share it in equal parts. What came after a rank's last record is its `end`,
 and a launch that reported nothing (it was killed, or is of an older version) is "not_measured":
 nothing is estimated. The parts add up to the run's time, pauses and interruptions left out.
+
+What a process did before its launch began, beside the end of another launch, is in that one's time
+already. So it is no part, and is named beside them; its waiting is neither.
 """
 
 from __future__ import annotations
@@ -86,9 +89,13 @@ _BETWEEN: Mapping[type, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """Seconds of each part of a run that took any, in the order of PARTS."""
+    """Seconds of each part of a run that took any, in the order of PARTS.
+
+    `beside` are seconds that processes began before their launches, in parts of others.
+    """
 
     seconds: Mapping[str, float]
+    beside: float = 0.0
 
     @property
     def whole(self) -> float:
@@ -122,6 +129,8 @@ def sentence(budget: Budget) -> str:
             named.append(f"{_percent(seconds / whole)} {LABELS[part]}")
     if rest:
         named.append(f"{_percent(rest / whole)} all else")
+    if budget.beside:
+        named.append(f"and {duration(budget.beside)} of coming launches beside the end of others")
     return f"of {duration(whole)}: {', '.join(named)}"
 
 
@@ -175,6 +184,7 @@ class BudgetSums:
     _passed: dict[str, float] = field(default_factory=dict)
     _open: dict[str, _Open] = field(default_factory=dict)
     _together: dict[str, float] = field(default_factory=dict)
+    _ahead: float = 0.0
     _since_ns: int | None = None
     _busy_since_ns: int = 0
 
@@ -190,6 +200,7 @@ class BudgetSums:
                 self._start(event.launch, now)
             case StageTimes() if event.launch in self._open:
                 self._open[event.launch].ranks.append(event)
+                self._ahead += sum(event.ahead_ns.values())
             case LaunchEnded() if event.launch in self._open:
                 self._end(event.launch, now, has_ended=True)
             case _:
@@ -201,7 +212,7 @@ class BudgetSums:
         known = {
             part: self._passed[part] * 1e-9 for part in PARTS if self._passed.get(part, 0.0) > 0.0
         }
-        return Budget(seconds=known)
+        return Budget(seconds=known, beside=self._ahead * 1e-9)
 
     def _add(self, part: str, nanoseconds: float) -> None:
         self._passed[part] = self._passed.get(part, 0.0) + nanoseconds

@@ -14,6 +14,7 @@ from appliance.ipc.processes import user_of
 from appliance.records.json import Record, adapter
 
 GO = b"go\n"
+TURN = b"turn"
 LONGEST_LINE = 64 * 2**20
 _CHUNK = 2**16
 
@@ -37,14 +38,27 @@ class Link:
     def wait(self) -> None:
         """Return when the parent sends "go"; raises OSError when it is gone."""
         self.send(Ready())
+        if self._word() != GO:
+            raise ConnectionResetError("the runner sent something else than go")
+
+    def wait_for_turn(self) -> int:
+        """Return when a launch that was ordered ahead begins: that moment, on CLOCK_MONOTONIC.
+
+        Raises OSError when the parent is gone.
+        """
+        word, _, moment = self._word().partition(b" ")
+        if word != TURN or not moment.strip().isdigit():
+            raise ConnectionResetError("the runner sent something else than the launch's begin")
+        return int(moment)
+
+    def _word(self) -> bytes:
         answer = b""
         while not answer.endswith(b"\n"):
             part = self._socket.recv(64)
             if not part:
                 raise ConnectionResetError("the runner is gone")
             answer += part
-        if answer != GO:
-            raise ConnectionResetError("the runner sent something else than go")
+        return answer
 
 
 class Connection:
@@ -82,8 +96,15 @@ class Connection:
 
     def go(self) -> None:
         """Let the launch begin its timed steps."""
+        self._say(GO)
+
+    def turn(self, began_ns: int) -> None:
+        """Let a process that was started ahead make its launch, which began at this moment."""
+        self._say(TURN + b" %d\n" % began_ns)
+
+    def _say(self, word: bytes) -> None:
         try:
-            self.socket.sendall(GO)
+            self.socket.sendall(word)
         except OSError:
             self.is_open = False
 

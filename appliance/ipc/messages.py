@@ -31,6 +31,13 @@ class Ready(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimingOver(Record):
+    """Nothing that the launch does from here on is timed, warms up or compares clocks."""
+
+    kind: Literal["timing_over"] = "timing_over"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class End(Record):
     """How the launch ended, as the child reports it; `LaunchEnded` says what the fields are."""
 
@@ -42,7 +49,7 @@ class End(Record):
     stage: Stage = ""
 
 
-Message = Annotated[Hello | Ready | End | WorkerEvent, Field(discriminator="kind")]
+Message = Annotated[Hello | Ready | TimingOver | End | WorkerEvent, Field(discriminator="kind")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -257,15 +257,56 @@ class NotObserved(Record):
     hint: str
 
 
+AheadThrough = Literal["device", "build"]
+"""How far a process goes before its launch begins: its device is set up, or its state is built."""
+AheadReason = Literal[
+    "earlier_failed", "not_wanted", "other_orders", "out_of_memory", "server_lost", "interrupted"
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchAhead(Record):
+    """The process of the next launch was started beside the end of those that run (`beside`).
+
+    They time nothing any more. It goes as far as `through` says and waits there: its launch begins
+    with a `launch_started` that says `is_ahead`, once they have ended, and nothing that it reports
+    is recorded before.
+    """
+
+    kind: Literal["launch_ahead"] = "launch_ahead"
+    launch: str
+    beside: tuple[str, ...]
+    through: AheadThrough
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AheadEnded(Record):
+    """A process that was started ahead was ended before its launch began.
+
+    `reason`: a launch that it was started beside did not complete ("earlier_failed"), its own is
+    not made next ("not_wanted") or otherwise than it was ordered ("other_orders"), memory for both
+    was lacking ("out_of_memory"), the server that had forked it ended ("server_lost"), or the run
+    was ("interrupted"). Another process makes the launch, if it is made.
+    """
+
+    kind: Literal["ahead_ended"] = "ahead_ended"
+    launch: str
+    reason: AheadReason
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchStarted(Record):
-    """A launch begins; `framework` names the server that forks it, None for a fresh process."""
+    """A launch begins; `framework` names the server that forks it, None for a fresh process.
+
+    `is_ahead`: its process was started before, by the `launch_ahead` of the launch.
+    """
 
     kind: Literal["launch_started"] = "launch_started"
     launch: str
     mode: LaunchMode
     library_mode: LibraryMode = "default"
     framework: Framework | None = None
+    is_ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -561,13 +602,15 @@ class StageTimes(Record):
     """What a rank's time went to, from the order to this record, which is its last; no gaps.
 
     A stage that it did not come to is left out. Of a launch that was forked the imports are those
-    that its server had not made.
+    that its server had not made. Of one whose process was started ahead, `wall_ns` counts from the
+    begin of the launch, and `ahead_ns` is what the process did before that, without its waiting.
     """
 
     kind: Literal["stage_times"] = "stage_times"
     launch: str
     rank: int
     wall_ns: Mapping[TimedStage, BigInt]
+    ahead_ns: Mapping[TimedStage, BigInt] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -692,6 +735,8 @@ Event = Annotated[
     | KernelLogged
     | NotObserved
     | ServerProbed
+    | LaunchAhead
+    | AheadEnded
     | LaunchStarted
     | WorkerEvent
     | Reading

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
+from appliance.records.journal import AheadThrough
 from appliance.records.json import BigInt, Parameters, Record
 from appliance.records.plan import Case, Repeat
 from appliance.records.suite import LibraryMode, Protocol
@@ -82,7 +84,8 @@ class LaunchSpec(Record):
     (CLOCK_MONOTONIC); None where nobody asks what its time goes to. `fold_ns` is how much time of
     steps is reported together where nobody judges them. `beside` are the devices of all launches
     that are started at once, this one's among them, where they are several; they may meet in the
-    folder `meeting`. `scratch` is where large files go, None for the run's own folder.
+    folder `meeting`. `scratch` is where large files go, None for the run's own folder. `ahead` is
+    how far the process goes before its launch begins; empty where that begins with its order.
     """
 
     launch: str
@@ -107,6 +110,7 @@ class LaunchSpec(Record):
     beside: tuple[str, ...] = ()
     meeting: str = ""
     scratch: str | None = None
+    ahead: AheadThrough | Literal[""] = ""
 
     @property
     def ranks(self) -> int:

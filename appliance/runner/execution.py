@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Protocol
@@ -30,8 +31,12 @@ from appliance.ipc.channel import Listener
 from appliance.planning import sessions
 from appliance.planning.plan import case_analyses, case_seed, fresh_controls
 from appliance.records.journal import (
+    AheadEnded,
+    AheadReason,
+    AheadThrough,
     Event,
     InterimAnalysis,
+    LaunchAhead,
     LaunchEnded,
     LaunchStarted,
     Outcome,
@@ -46,8 +51,9 @@ from appliance.runner.counter_log import CounterLog
 from appliance.runner.environment import usable_cores
 from appliance.runner.head_start import HeadStart
 from appliance.runner.launcher import Launcher, file_name
+from appliance.runner.overlap import Room, is_of_one_process, may_follow
 from appliance.runner.reading_log import ReadingLog
-from appliance.runner.supervisor import RunningLaunch, Supervisor, running_launch
+from appliance.runner.supervisor import RunningLaunch, Supervisor, lost_ahead, running_launch
 from appliance.runner.users_log import UsersLog
 from appliance.scheduling.left_time import Given, LeftTime
 from appliance.storage import plain_files
@@ -62,6 +68,8 @@ MOST_AHEAD = 4
 
 Fewer import at a time where there are fewer cores beside the launch's."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+SERVER_ENDED = "the server ended while a launch that it had forked waited"
 
 Analyse = Callable[[str], tuple[bool, str]]
 """Whether a case is decided by what the journal holds, and why; see `Judge.interim_analysis`."""
@@ -233,6 +241,17 @@ def _full_disk(folder: Path) -> Iterator[None]:
 # ------------------------------------------------------------------ the run
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Ahead:
+    """The launches whose processes wait, each with what it was told."""
+
+    specs: Mapping[str, LaunchSpec]
+    meeting: Path
+
+    def is_for(self, launches: Sequence[Launch]) -> bool:
+        return [*self.specs] == [launch.id for launch in launches]
+
+
 @dataclass(kw_only=True)
 class _Run:
     """One run under way."""
@@ -265,6 +284,8 @@ class _Run:
     full: bool = False
     is_over: bool = False
     is_begun: bool = False
+    ahead: _Ahead | None = None
+    room: Room = field(default_factory=Room)
     num_ahead: int = field(default_factory=lambda: min(MOST_AHEAD, usable_cores() - 1))
 
     def __post_init__(self) -> None:
@@ -302,43 +323,175 @@ class _Run:
             for index, group in enumerate(ahead):
                 later = ahead[index + 1 :]
                 coming = takewhile(_is_untimed, (launches[name] for one in later for name in one))
-                self._group([launches[name] for name in group], supervisor, coming)
+                following = [launches[name] for one in later[:1] for name in one]
+                self._group([launches[name] for name in group], supervisor, coming, following)
                 place = self.rounds[group[0]]
                 if not later or self.rounds[later[0][0]] != place:
                     self._round_ends(place)
+        except RunInterrupted:
+            self._end_ahead(supervisor, "interrupted")
+            raise
         finally:
             supervisor.close()
 
     def _group(
-        self, group: Sequence[Launch], supervisor: Supervisor, coming: Iterable[Launch]
+        self,
+        group: Sequence[Launch],
+        supervisor: Supervisor,
+        coming: Iterable[Launch],
+        following: Sequence[Launch],
     ) -> None:
         """Settle the launches of a group together; `coming` are the untimed ones right after it.
 
-        Whether the session's time is over is asked once, so that a group is begun whole or not.
+        `following` are those of the next group, whose processes may begin beside the end of this
+        one. Whether the session's time is over is asked once, so that a group is begun whole or
+        not.
         """
         self.is_over = self.clock.is_over
         self._take_wave(group[0].wave)
+        if self.ahead and not self.ahead.is_for(self._needing_processes(group)):
+            self._end_ahead(supervisor, "not_wanted")
         # Again only where an untimed launch lost its server, which the second time is not used.
         while to_make := [launch for launch in group if self._is_to_make(launch)]:
             self._stop_if_interrupted()
             self._prepare([launch for launch in to_make if launch.id not in self.controls])
             counted = [(launch, self.cases[launch.case]) for launch in to_make]
+            self._keep_ahead(to_make, supervisor)
             self.counters.before(counted)
-            self.users.before(counted)
+            self.users.before(counted, is_ahead=self.ahead is not None)
             is_untimed = not any(launch.is_timed for launch in group)
             if not is_untimed:
                 self.launcher.end_waiting()  # of launches that were not wanted after all
-            meeting = self.launcher.work / "meetings" / secrets.token_hex(8)
-            beside = tuple(self.cases[launch.case].device for launch in to_make)
-            started = [self._start(launch, beside, meeting) for launch in to_make]
+            meeting = self.ahead.meeting if self.ahead else self._meeting()
+            started = self._begin(to_make, meeting, supervisor)
             if is_untimed:
                 self._import_ahead(coming)
-            supervisor.until_ended([item for item in started if item is not None])
+            order = partial(self._order_ahead, started, following)
+            supervisor.until_ended(started, order)
             shutil.rmtree(meeting, ignore_errors=True)  # as its launches may not have met there
+            if not all(item.ended and item.ended.outcome == "completed" for item in started):
+                self._end_ahead(supervisor, "earlier_failed")
             self.users.after(counted)
             self.counters.after(counted)
             self._stop_if_full()
             self._stop_if_interrupted()
+
+    # -------------------------------------------------------------- processes started ahead
+
+    def _order_ahead(
+        self, running: Sequence[RunningLaunch], following: Sequence[Launch]
+    ) -> list[RunningLaunch]:
+        """Start the processes of the next group beside the end of this one, where that may be."""
+        group = [item.launch for item in running]
+        if not all(self._overlaps(launch) for launch in (*group, *following)):
+            return []
+        is_alone = [self._note_over(launch) for launch in group]
+        launches = self._to_follow(group, following)
+        if not launches or not all(is_alone):
+            return []
+        meeting = self._meeting()
+        names = tuple(item.launch.id for item in running if item.ended is None)
+        specs: dict[str, LaunchSpec] = {}
+        items: list[RunningLaunch] = []
+        for launch in launches:
+            spec = self._spec(launch, launches, meeting, group)
+            through = self._through(launch)
+            self._record(LaunchAhead(launch=launch.id, beside=names, through=through), sync=True)
+            try:
+                self._new_logs(launch)
+                items.append(self._process(launch, replace(spec, ahead=through)))
+            except ServerLost:
+                self._record(AheadEnded(launch=launch.id, reason="server_lost"), sync=True)
+                break
+            specs[launch.id] = spec
+        self.ahead = _Ahead(specs=specs, meeting=meeting) if specs else None
+        return items
+
+    def _overlaps(self, launch: Launch) -> bool:
+        """Whether anything may begin beside the end of this launch, or it beside another's."""
+        case = self.cases[launch.case]
+        return self.launcher.vendor(case).overlaps and is_of_one_process(case)
+
+    def _note_over(self, launch: Launch) -> bool:
+        """Take what the devices of a launch say that is over; whether it is alone there."""
+        case = self.cases[launch.case]
+        self.room.held(case.id, self._memory(case))
+        return self.users.is_alone(launch.id, case.all_devices)
+
+    def _to_follow(self, group: Sequence[Launch], following: Sequence[Launch]) -> list[Launch]:
+        """The launches of the next group that will be made; none unless all may be ordered now."""
+        may_be = not (self.clock.is_over or self.interrupted()) and all(
+            may_follow(launch, earlier, has_first_bits=self._has_first_bits(launch))
+            for launch in following
+            for earlier in group
+        )
+        if not may_be:
+            return []
+        launches = self._needing_processes(following)
+        return launches if all(map(self._can_fork, launches)) else []
+
+    def _has_first_bits(self, launch: Launch) -> bool:
+        return bool(self.history.first_bits(self.cases[launch.case]))
+
+    def _can_fork(self, launch: Launch) -> bool:
+        """Whether the server that a launch is forked by is there and has imported its workload."""
+        if launch.id in self.controls:
+            return False
+        return self.launcher.can_fork(self.cases[launch.case], _library_mode(launch))
+
+    def _through(self, launch: Launch) -> AheadThrough:
+        case = self.cases[launch.case]
+        return self.room.through(case, self.launcher.devices[case.device], self._memory(case))
+
+    def _memory(self, case: Case) -> Mapping[str, float | None]:
+        """Readings of the device of a case; of processors none, whose memory is the host's."""
+        device = self.launcher.devices[case.device]
+        return {} if device.vendor == "cpu" else self.launcher.vendor(case).read(device)
+
+    def _keep_ahead(self, to_make: Sequence[Launch], supervisor: Supervisor) -> None:
+        """End the processes that wait where they cannot make their launches as they are now."""
+        if self.ahead is None:
+            return
+        lost: AheadReason | None = next(filter(None, map(lost_ahead, supervisor.waiting)), None)
+        meeting, specs = self.ahead.meeting, self.ahead.specs
+        if lost == "server_lost":
+            for item in supervisor.waiting:
+                self.launcher.lose_server(item.case, _library_mode(item.launch), SERVER_ENDED)
+        if lost is not None:
+            self._end_ahead(supervisor, lost)
+        elif not self.ahead.is_for(to_make):
+            self._end_ahead(supervisor, "not_wanted")
+        elif any(
+            _as_ordered(self._spec(launch, to_make, meeting)) != _as_ordered(specs[launch.id])
+            for launch in to_make
+        ):
+            self._end_ahead(supervisor, "other_orders")
+
+    def _end_ahead(self, supervisor: Supervisor, reason: AheadReason) -> None:
+        """End the processes that wait, if any do, and record why."""
+        if self.ahead is None:
+            return
+        names, self.ahead = [*self.ahead.specs], None
+        supervisor.end_waiting()
+        for name in names:
+            self._record(AheadEnded(launch=name, reason=reason), sync=True)
+
+    def _meeting(self) -> Path:
+        """A folder of its own for launches that are started at once."""
+        return self.launcher.work / "meetings" / secrets.token_hex(8)
+
+    def _begin(
+        self, to_make: Sequence[Launch], meeting: Path, supervisor: Supervisor
+    ) -> list[RunningLaunch]:
+        """Begin the launches of a group: those whose processes wait, or by new ones."""
+        if self.ahead is None:
+            specs = [self._spec(launch, to_make, meeting) for launch in to_make]
+            started = [self._start(*pair) for pair in zip(to_make, specs, strict=True)]
+            return [item for item in started if item is not None]
+        for launch in to_make:
+            self._say_started(launch, self.ahead.specs[launch.id], is_ahead=True)
+        self.ahead = None
+        return supervisor.begin_waiting()
 
     def _take_wave(self, wave: int) -> None:
         """Report what the time left is given to, where a wave of launches begins."""
@@ -389,28 +542,39 @@ class _Run:
 
     def _is_to_make(self, launch: Launch) -> bool:
         """Whether a launch needs a process; one that needs none is settled here."""
-        if self.history.is_settled(launch) or not self.wanted(launch):
+        if not self._is_left(launch):
             return False
+        refusal = self._refusal(launch)
+        if refusal is not None:
+            self._write_off(launch, *refusal)
+        return refusal is None
+
+    def _needing_processes(self, launches: Sequence[Launch]) -> list[Launch]:
+        """Those that would be made now; none of them is settled by asking."""
+        left = [launch for launch in launches if self._is_left(launch)]
+        return [launch for launch in left if self._refusal(launch) is None]
+
+    def _is_left(self, launch: Launch) -> bool:
+        return self.wanted(launch) and not self.history.is_settled(launch)
+
+    def _refusal(self, launch: Launch) -> tuple[Outcome, str, str] | None:
+        """Outcome, reason and detail of a launch that needs no process; None if it needs one."""
         case = self.cases[launch.case]
         reference = self.history.failed_reference(case)
-        if case.unsupported:
-            self._write_off(launch, "unsupported", case.unsupported)
-        elif case.software:
-            self._write_off(launch, "software", UNAVAILABLE, case.software)
-        elif launch.is_timed and self.history.is_decided(case):
-            self._write_off(launch, "not_run", "decided")
-        elif self.is_over and not self.history.was_begun(launch):
+        if case.unsupported or case.software:
+            return _lack(case)
+        if launch.is_timed and self.history.is_decided(case):
+            return "not_run", "decided", ""
+        if self.is_over and not self.history.was_begun(launch):
             limit = f"{self.plan.time_limit_seconds:g} s"
             detail = f"the session had run {self.clock.seconds:.0f} s of at most {limit}"
-            self._write_off(launch, "not_run", sessions.TIME_LIMIT, detail)
-        elif not self.left_time.allows(launch):
-            self._write_off(launch, "not_run", sessions.NO_TIME)
-        elif launch.number != 0 and reference is not None:
+            return "not_run", sessions.TIME_LIMIT, detail
+        if not self.left_time.allows(launch):
+            return "not_run", sessions.NO_TIME, ""
+        if launch.number != 0 and reference is not None:
             detail = f"the untimed launch: {reference.outcome}, {reference.reason}"
-            self._write_off(launch, "not_run", "reference_failed", detail)
-        else:
-            return True
-        return False
+            return "not_run", "reference_failed", detail
+        return None
 
     def _write_off(self, launch: Launch, outcome: Outcome, reason: str, detail: str = "") -> None:
         """Settle a launch for which no process is started."""
@@ -457,54 +621,71 @@ class _Run:
     def _redacted(self, text: str) -> str:
         return text if self.redact is None else self.redact(text.encode()).decode()
 
-    def _start(self, launch: Launch, beside: Sequence[str], meeting: Path) -> RunningLaunch | None:
-        """Start a launch; None, and it has ended, if the server was lost meanwhile.
-
-        `beside` are the devices of all that are started at once, which may meet in a folder.
-        """
-        case = self.cases[launch.case]
-        token = secrets.token_hex(16)
-        spec = self._spec(launch, case, token)
-        if len(beside) > 1:
-            spec = replace(spec, beside=tuple(beside), meeting=str(meeting))
-        framework = self.launcher.forked_by(spec)
-        mode: LaunchMode = "fresh" if framework is None else "forked"
-        is_begun = launch.id in self.launcher.waiting
-        stdout, stderr = self._logs_of(launch) if is_begun else self._new_logs(launch)
-        started = LaunchStarted(
-            launch=launch.id, mode=mode, library_mode=spec.library_mode, framework=framework
-        )
-        self._record(started, sync=True)
-        self.observer.launch_started(launch, mode)
-        begin_ns = time.monotonic_ns()
+    def _start(self, launch: Launch, spec: LaunchSpec) -> RunningLaunch | None:
+        """Start a launch; None, and it has ended, if the server was lost meanwhile."""
+        if launch.id not in self.launcher.waiting:
+            self._new_logs(launch)
+        self._say_started(launch, spec)
         try:
-            child = self.launcher.start(replace(spec, ordered_ns=begin_ns), stdout, stderr)
+            return self._process(launch, spec)
         except ServerLost as lost:
             self._write_off(launch, "interrupted", "server_lost", str(lost))
             return None
+
+    def _say_started(self, launch: Launch, spec: LaunchSpec, *, is_ahead: bool = False) -> None:
+        framework = self.launcher.forked_by(spec)
+        mode: LaunchMode = "fresh" if framework is None else "forked"
+        started = LaunchStarted(
+            launch=launch.id,
+            mode=mode,
+            library_mode=spec.library_mode,
+            framework=framework,
+            is_ahead=is_ahead,
+        )
+        self._record(started, sync=True)
+        self.observer.launch_started(launch, mode)
+
+    def _process(self, launch: Launch, spec: LaunchSpec) -> RunningLaunch:
+        """Start a launch's first process; raises ServerLost."""
+        case, begin_ns = self.cases[launch.case], time.monotonic_ns()
+        child = self.launcher.start(replace(spec, ordered_ns=begin_ns), *self._logs_of(launch))
         return running_launch(
             launch=launch,
             case=case,
-            token=token,
+            token=spec.token,
             child=child,
             begin_ns=begin_ns,
             has_stepped=self.history.has_stepped(case),
+            is_ahead=bool(spec.ahead),
         )
 
-    def _spec(self, launch: Launch, case: Case, token: str) -> LaunchSpec:
+    def _spec(
+        self,
+        launch: Launch,
+        together: Sequence[Launch],
+        meeting: Path,
+        running: Sequence[Launch] = (),
+    ) -> LaunchSpec:
+        """What a launch is told; `together` are all that are started at once, and may meet.
+
+        `running` are those beside whose end it is ordered.
+        """
+        case = self.cases[launch.case]
+        number = next((one.number for one in running if one.case == launch.case), None)
+        beside = tuple(self.cases[one.case].device for one in together)
         return LaunchSpec(
             launch=launch.id,
             case=case,
             vendor=self.launcher.vendor(case).name,
             protocol=self.plan.protocol,
             is_timed=launch.is_timed,
-            check_last=self.history.checks_last(case, launch.number),
+            check_last=self.history.checks_last(case, launch.number, number),
             seed=case_seed(self.seed, case),
             data=None if self.data is None else str(self.data),
             artifacts_folder=str(self._artifacts(case)),
             artifacts=self.history.artifacts(case) if launch.number != 0 else {},
             socket=self.listener.name,
-            token=token,
+            token=secrets.token_hex(16),
             num_threads=self.launcher.threads(case),
             repeat=self.plan.repeat if launch.is_timed else None,
             library_mode=_library_mode(launch),
@@ -512,6 +693,8 @@ class _Run:
             expected=self.history.first_bits(case) if launch.is_repeat else {},
             fold_ns=self.readings.fold_ns,
             scratch=None if self.scratch is None else str(self.scratch),
+            beside=beside if len(beside) > 1 else (),
+            meeting=str(meeting) if len(beside) > 1 else "",
         )
 
     def _artifacts(self, case: Case) -> Path:
@@ -551,6 +734,7 @@ class _Run:
 
     def _finish(self, item: RunningLaunch, ended: LaunchEnded) -> None:
         self._record(ended, sync=True)
+        self.room.ended(item.case.id, ended)
         self.observer.launch_ended(item.launch, ended)
         if ended.reason == "server_lost":
             self.launcher.lose_server(item.case, _library_mode(item.launch), ended.detail)
@@ -586,6 +770,18 @@ class _Run:
 
 def _is_untimed(launch: Launch) -> bool:
     return not launch.is_timed
+
+
+def _lack(case: Case) -> tuple[Outcome, str, str]:
+    """Why no launch of a case can be made here, as outcome, reason and detail."""
+    if case.unsupported:
+        return "unsupported", case.unsupported, ""
+    return "software", UNAVAILABLE, case.software
+
+
+def _as_ordered(spec: LaunchSpec) -> LaunchSpec:
+    """What a process was told of its launch, without what is drawn for each order."""
+    return replace(spec, token="")
 
 
 def _library_mode(launch: Launch) -> LibraryMode:

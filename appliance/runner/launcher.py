@@ -139,6 +139,12 @@ class Launcher:
         key = None if spec.is_fresh else self._key(spec.case, spec.library_mode)
         return key.framework if key and isinstance(self.servers.get(key), ForkServer) else None
 
+    def can_fork(self, case: Case, library_mode: LibraryMode) -> bool:
+        """Whether a server that has imported the case's workload can fork such a launch now."""
+        key = self._key(case, library_mode)
+        server = None if key is None else self.servers.get(key)
+        return isinstance(server, ForkServer) and server.has_imported([case.workload])
+
     def start(self, spec: LaunchSpec, stdout: Path, stderr: Path) -> Child:
         """Start one launch; ServerLost, and the server is not used again, if it has ended."""
         key = None if spec.is_fresh else self._key(spec.case, spec.library_mode)

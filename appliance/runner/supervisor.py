@@ -9,6 +9,10 @@ in its build does not time out its neighbours.
 
 However a launch ends, all of its processes are ended with it, and one `LaunchEnded` states the
 cause: see `exit_cause`. A launch of several ranks is ready when all of them are.
+
+Once nothing of a group is timed any more, the processes of the next launches may be started. They
+wait, and what they report waits here: a process that reports more than one that makes no step can
+is ended, which is the result of its launch. `begin` lets them make their launches.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from __future__ import annotations
 import math
 import secrets
 import selectors
+import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,9 +28,18 @@ from dataclasses import dataclass, field, replace
 from appliance.evidence.software_fault import is_lack_of_software
 from appliance.ipc import processes
 from appliance.ipc.channel import Connection, Listener, ProtocolFault
-from appliance.ipc.messages import End, Hello, Message, Ready
+from appliance.ipc.messages import End, Hello, Message, Ready, TimingOver
 from appliance.planning.placement import GIB
-from appliance.records.journal import Event, LaunchEnded, Started
+from appliance.records.journal import (
+    AheadReason,
+    Artifact,
+    Environment,
+    Event,
+    Float32Products,
+    LaunchEnded,
+    Started,
+    WorkerEvent,
+)
 from appliance.records.plan import Case, Launch
 from appliance.runner.children import Child, ServerLost
 from appliance.runner.exit_cause import (
@@ -52,13 +66,19 @@ LOST_RANKS = frozenset({"exit", PEER_LOST})
 """What is left to say of ranks that were all ended at once, as torchrun reports no SIGTERM."""
 EXIT_SECONDS = 5.0
 """How long a launch whose ranks have all sent their `End` may take to exit."""
+BEFORE_A_STEP = (Environment, Float32Products, Artifact)
+"""What a process may report before its launch begins."""
 PEER_EXIT_SECONDS, STALLED_EXIT_SECONDS = 60.0, 3.0
 """How long torchrun has to end the other ranks when one failed, or waited in vain for one."""
 
 
 @dataclass(kw_only=True)
 class RunningLaunch:
-    """One launch under way; `has_stepped`: a launch of its case has made its first step."""
+    """One launch under way; `has_stepped`: a launch of its case has made its first step.
+
+    One that was ordered ahead `is_waiting` until it begins, and what it reported is `held`. `over`
+    are the ranks that time nothing any more.
+    """
 
     launch: Launch
     case: Case
@@ -81,6 +101,18 @@ class RunningLaunch:
     next_memory: float = 0.0
     last_telemetry: float | None = None
     ended: LaunchEnded | None = None
+    is_ahead: bool = False
+    is_waiting: bool = False
+    held: list[tuple[int, Message]] = field(default_factory=list)
+    over: set[int] = field(default_factory=set)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it is timed any more, and it has not failed so far."""
+        has_failed = self.stop is not None or (
+            self.ended is not None and self.ended.outcome != "completed"
+        )
+        return len(self.over) == self.case.ranks and not has_failed
 
 
 def running_launch(
@@ -91,8 +123,9 @@ def running_launch(
     child: Child,
     begin_ns: int,
     has_stepped: bool = False,
+    is_ahead: bool = False,
 ) -> RunningLaunch:
-    """A launch whose first process has just been started; its time begins now."""
+    """A launch whose first process has just been started; its time begins now, or later."""
     return RunningLaunch(
         launch=launch,
         case=case,
@@ -103,6 +136,8 @@ def running_launch(
         family=processes.Family(child.pid, token),
         kernel_kills=processes.out_of_memory_kills(),
         has_stepped=has_stepped,
+        is_ahead=is_ahead,
+        is_waiting=is_ahead,
     )
 
 
@@ -131,23 +166,60 @@ class Supervisor:
         self._selector.register(listener.socket, selectors.EVENT_READ)
         self._unidentified_connections: list[Connection] = []
         self._last_telemetry: dict[str, float] = {}
+        self.waiting: list[RunningLaunch] = []
 
     def close(self) -> None:
+        """End what waits, and close all connections."""
+        self.end_waiting()
         self._selector.close()
         for connection in self._unidentified_connections:
             connection.close()
 
-    def until_ended(self, group: Sequence[RunningLaunch]) -> None:
-        """Return when every launch of the group has ended; no process of any is left."""
+    def until_ended(
+        self,
+        group: Sequence[RunningLaunch],
+        order_ahead: Callable[[], Sequence[RunningLaunch]] = tuple,
+    ) -> None:
+        """Return when every launch of the group has ended; no process of any is left.
+
+        `order_ahead` is called once nothing of the group is timed any more, if it has not ended
+        then; what it has started waits until it begins or is ended.
+        """
+        has_ordered = False
         try:
             while any(item.ended is None for item in group):
                 self._poll(group)
+                is_left = any(item.ended is None for item in group)
+                if not has_ordered and is_left and all(item.is_over for item in group):
+                    has_ordered = True
+                    self.waiting = [*order_ahead()]
         except BaseException:
             for item in group:
                 if item.ended is None:
                     processes.end(item.family.members)
                     self._disconnect_all(item)
             raise
+
+    def begin_waiting(self) -> list[RunningLaunch]:
+        """Let the launches that wait begin now; what they reported is taken."""
+        begun, self.waiting = self.waiting, []
+        for item in begun:
+            item.is_waiting = False
+            item.begin_ns = time.monotonic_ns()
+            item.deadline = time.monotonic() + item.case.time_limit_seconds
+            held, item.held = item.held, []
+            for rank, message in held:
+                self._handle(item, rank, message)
+            for connection in item.connections:
+                connection.turn(item.begin_ns)
+        return begun
+
+    def end_waiting(self) -> None:
+        """End what waits; its launches have not begun."""
+        while self.waiting:
+            item = self.waiting.pop()
+            processes.end(item.family.members)
+            self._disconnect_all(item)
 
     def _poll(self, group: Sequence[RunningLaunch]) -> None:
         for key, _ in self._selector.select(_tick(group)):
@@ -161,6 +233,8 @@ class Supervisor:
                 if signal_name:
                     _stop(item, ExitCause(outcome="interrupted", reason=signal_name, detail=""))
                 self._supervise(item, group)
+        for item in self.waiting:
+            self._limit_memory(item)
         self._release_ready(group)
 
     # -------------------------------------------------------------- messages of the children
@@ -171,7 +245,8 @@ class Supervisor:
             self._selector.register(connection.socket, selectors.EVENT_READ, connection)
 
     def _receive(self, connection: Connection, group: Sequence[RunningLaunch]) -> None:
-        """Handle what has arrived; a connection that is no launch of this group is closed."""
+        """Handle what has arrived; a connection that is no launch of these is closed."""
+        group = [*group, *self.waiting]
         item = next((item for item in group if connection in item.connections), None)
         try:
             for message in connection.read():
@@ -205,6 +280,8 @@ class Supervisor:
                     self._unidentified_connections.remove(connection)
                     item.connections.append(connection)
                     _measure_memory(item)
+                    if item.is_ahead and not item.is_waiting:
+                        connection.turn(item.begin_ns)
                     return item
         self._disconnect(connection)
         return None
@@ -217,7 +294,14 @@ class Supervisor:
             self._unidentified_connections.remove(connection)
 
     def _handle(self, item: RunningLaunch, rank: int, message: Message) -> None:
-        if isinstance(message, Ready):
+        if item.is_waiting:
+            if not isinstance(message, BEFORE_A_STEP):
+                raise ProtocolFault(f"a message before its launch began: {message.kind}")
+            _require_own(item, rank, message)
+            item.held.append((rank, message))
+        elif isinstance(message, TimingOver):
+            item.over.add(rank)
+        elif isinstance(message, Ready):
             _measure_memory(item)
             item.ready.add(rank)
             if len(item.ready) == item.case.ranks:
@@ -228,9 +312,8 @@ class Supervisor:
             item.deadline = min(item.deadline, time.monotonic() + _grace_period(item, message))
         elif isinstance(message, Hello):
             raise ProtocolFault("a second hello")
-        elif (message.launch, message.rank) != (item.launch.id, rank):
-            raise ProtocolFault(f"a record of {message.launch}")
         else:
+            _require_own(item, rank, message)
             item.has_stepped |= isinstance(message, Started)
             self._record(message)
 
@@ -268,7 +351,11 @@ class Supervisor:
             return
         if now >= self._last_telemetry.get(item.case.device, -math.inf) + TELEMETRY_SECONDS:
             self._read_telemetry(item, now)
-        if now >= item.next_memory:
+        self._limit_memory(item)
+
+    def _limit_memory(self, item: RunningLaunch) -> None:
+        now = time.monotonic()
+        if now >= item.next_memory and item.stop is None:
             item.next_memory = now + MEMORY_SECONDS
             _enforce_memory_limit(item)
 
@@ -332,6 +419,25 @@ def _grace_period(item: RunningLaunch, end: End) -> float:
     if end.outcome == "completed":
         return math.inf  # the others may check for longer
     return PEER_EXIT_SECONDS if end.outcome == "crashed" else STALLED_EXIT_SECONDS
+
+
+def _require_own(item: RunningLaunch, rank: int, message: WorkerEvent) -> None:
+    """ProtocolFault for a record of another launch, or of another rank."""
+    if (message.launch, message.rank) != (item.launch.id, rank):
+        raise ProtocolFault(f"a record of {message.launch}")
+
+
+def lost_ahead(item: RunningLaunch) -> AheadReason | None:
+    """Why a process that waits cannot make its launch, where that says nothing of the launch.
+
+    Two launches shared the memory, so which of them a limit or the kernel ended shows nothing.
+    """
+    try:
+        status = item.child.status()
+    except ServerLost:
+        return "server_lost"
+    is_over_limit = item.stop is not None and item.stop.reason == "out_of_memory"
+    return "out_of_memory" if is_over_limit or status == -signal.SIGKILL else None
 
 
 def _note_departure(item: RunningLaunch, rank: int, end: End | None) -> None:

@@ -19,6 +19,8 @@ from appliance.vendors.base import DeviceUsers, Vendor
 
 VALUES = ("memory_used_bytes", "utilisation_fraction", "power_watts")
 """Readings that say what others do on a device."""
+MOST_IN_A_ROW = 8
+"""Launches that may begin ahead one after another before a device is looked at without any."""
 SILENT, REPORTED, STARTED, DONE = range(4)
 """How far a launch has come: it has said nothing, something, made its first step, was counted."""
 
@@ -37,6 +39,8 @@ class UsersLog:
     sleep: Callable[[float], object] = time.sleep
     _left: dict[str, int] = field(default_factory=dict)
     _stages: dict[str, int] = field(default_factory=dict)
+    _others: set[str] = field(default_factory=set)
+    _in_a_row: dict[str, int] = field(default_factory=dict)
 
     def begin(self) -> None:
         """Say who has the devices before the run does anything."""
@@ -46,11 +50,14 @@ class UsersLog:
         """Say who has them when it is over."""
         self._count_all()
 
-    def before(self, launches: Iterable[tuple[Launch, Case]]) -> None:
-        """Count for launches that are about to start; wait where somebody is there."""
+    def before(self, launches: Iterable[tuple[Launch, Case]], *, is_ahead: bool = False) -> None:
+        """Count for launches that are about to start; wait where somebody is there.
+
+        Where `is_ahead`, their own processes are there already, and they are counted inside alone.
+        """
         for launch, case in launches:
             self._stages[launch.id] = SILENT
-            for name in case.all_devices:
+            for name in () if is_ahead else case.all_devices:
                 self._before(launch.id, self.devices[name])
 
     def after(self, launches: Iterable[tuple[Launch, Case]]) -> None:
@@ -68,6 +75,20 @@ class UsersLog:
             stage = STARTED if isinstance(event, Started) else REPORTED
             self._stages[event.launch] = max(self._stages[event.launch], stage)
 
+    def is_alone(self, launch: str, devices: Sequence[str]) -> bool:
+        """Whether nobody else is seen on the devices of a launch whose steps are over.
+
+        They are counted once more, where that was not done since its first step, and not again in
+        this launch: another process of this run may then be there. A device counts that nobody else
+        had when it was last looked at with no process of this run on it.
+        """
+        self.inside(launch, devices, is_ready=False)
+        self._stages[launch] = DONE
+        counted = self._in_a_row.keys() & set(devices)
+        self._in_a_row.update({name: self._in_a_row[name] + 1 for name in counted})
+        is_due = any(self._in_a_row[name] > MOST_IN_A_ROW for name in counted)
+        return not is_due and not self._others.intersection(devices)
+
     def inside(self, launch: str, devices: Sequence[str], *, is_ready: bool) -> None:
         """Count beside a reading, until the launch reports, and once when its own must be there."""
         stage = self._stages.get(launch, DONE)
@@ -79,6 +100,8 @@ class UsersLog:
             device = self.devices[name]
             users = self.vendors[device.vendor].users(device)
             if users is not None:
+                if users.count is not None and users.count > 1:
+                    self._others.add(name)
                 self._record(device, users, launch, is_inside=True)
 
     def _before(self, launch: str, device: Device) -> None:
@@ -91,12 +114,20 @@ class UsersLog:
             self.sleep(early / 1e9)
             users, values = self._ask(device)
         if users is not None:
+            self._note(device, users, values)
             self._record(device, users, launch, values)
+
+    def _note(self, device: Device, users: DeviceUsers, values: Mapping[str, float | None]) -> None:
+        """Note whether anybody has a device that no process of this run is on."""
+        self._in_a_row[device.id] = 0
+        change = self._others.add if _is_somebody_there(users, values) else self._others.discard
+        change(device.id)
 
     def _count_all(self) -> None:
         for device in self.devices.values():
             users, values = self._ask(device)
             if users is not None:
+                self._note(device, users, values)
                 self._record(device, users, values=values)
 
     def _ask(self, device: Device) -> tuple[DeviceUsers | None, Mapping[str, float | None]]:

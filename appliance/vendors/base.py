@@ -53,6 +53,8 @@ class Vendor(Protocol):
     """Name of the torch.distributed backend."""
     fork_safe: bool
     """A process that has imported torch, and run nothing, may be forked and then use a device."""
+    overlaps: bool
+    """The next launch's process begins beside the end of the launch before (runner/overlap.py)."""
     libraries: DeviceLibraries
     """What other libraries need to drive the devices; without it a case cannot run: software."""
 

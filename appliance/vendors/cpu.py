@@ -55,6 +55,7 @@ class Cpu:
     torch_type = "cpu"
     collectives = "gloo"
     fork_safe = True
+    overlaps = False
     libraries = DeviceLibraries(onnx_provider="CPUExecutionProvider", onnx_package="onnxruntime")
 
     def __init__(self, root: Path = Path("/"), own: int | None = None) -> None:

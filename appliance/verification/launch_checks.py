@@ -37,6 +37,7 @@ from appliance.records.journal import (
     Environment,
     Float32Products,
     InputsDrawn,
+    LaunchAhead,
     LaunchEnded,
     LaunchStarted,
     Libraries,
@@ -48,6 +49,7 @@ from appliance.records.journal import (
     SessionBegan,
     StageTimes,
     Started,
+    TimedStage,
     Warmed,
 )
 from appliance.records.plan import Case, Launch, Plan
@@ -78,7 +80,8 @@ class _RankRecords:
     """What one rank of a launch has said since the launch was last started.
 
     `boot` counts the resumptions and sessions before its start: the journal's clock begins anew
-    with each.
+    with each. `ahead` is the order of a process that was started before the launch began, and
+    `ordered_ns` when that was.
     """
 
     plan: Plan
@@ -88,6 +91,8 @@ class _RankRecords:
     begin_ns: int
     boot: int
     lines: list[Line] = field(default_factory=list)
+    ahead: LaunchAhead | None = None
+    ordered_ns: int | None = None
     ended: LaunchEnded | None = None
     wall_ns: int | None = None
 
@@ -125,12 +130,16 @@ def _gathered(plan: Plan, lines: Sequence[Line]) -> Iterator[_RankRecords]:
     cases = {case.id: case for case in plan.cases}
     launches = {launch.id: launch for launch in plan.launches}
     by_launch: dict[str, dict[int, _RankRecords]] = {}
+    ordered: dict[str, tuple[LaunchAhead, int]] = {}
     boot = 0
     for number, line in enumerate(lines, 1):
         event = line.event
         boot += isinstance(event, RunResumed | SessionBegan)
-        if isinstance(event, LaunchStarted):
+        if isinstance(event, LaunchAhead):
+            ordered[event.launch] = event, line.monotonic_ns
+        elif isinstance(event, LaunchStarted):
             launch = launches[event.launch]
+            ahead, ordered_ns = ordered.pop(event.launch, (None, None))
             by_launch[launch.id] = {
                 rank: _RankRecords(
                     plan=plan,
@@ -139,6 +148,8 @@ def _gathered(plan: Plan, lines: Sequence[Line]) -> Iterator[_RankRecords]:
                     rank=rank,
                     begin_ns=line.monotonic_ns,
                     boot=boot,
+                    ahead=ahead if event.is_ahead else None,
+                    ordered_ns=ordered_ns if event.is_ahead else None,
                 )
                 for rank in range(cases[launch.case].ranks)
             }
@@ -282,9 +293,17 @@ def _spans(records: _RankRecords) -> str:
     inside = 0
     for line in records.lines:
         inside += _inside(records, line.event)
-        if inside > (line.monotonic_ns - records.begin_ns) * CLOCK_SLACK:
+        if inside > (line.monotonic_ns - _since_ns(records, line.event)) * CLOCK_SLACK:
             return "has steps that take longer than the journal's clock says"
+        if isinstance(line.event, Started) and records.ordered_ns is not None:
+            inside -= line.event.build_ns  # which may be older than the launch
     return ""
+
+
+def _since_ns(records: _RankRecords, event: object) -> int:
+    """From when on the journal's clock saw what a record says: a build may have been made ahead."""
+    is_early = isinstance(event, Started) and records.ordered_ns is not None
+    return (records.ordered_ns or 0) if is_early else records.begin_ns
 
 
 def _stages(records: _RankRecords) -> str:
@@ -295,6 +314,8 @@ def _stages(records: _RankRecords) -> str:
         times = line.event.wall_ns
         if not times or min(times.values()) < 0:
             return "reports stages of no time, or of less"
+        if fault := _stages_ahead(records, line.event.ahead_ns):
+            return fault
         if place + 1 < len(records.lines):
             return "reports something after the times of its stages, which come last"
         whole = line.monotonic_ns - records.begin_ns
@@ -302,6 +323,25 @@ def _stages(records: _RankRecords) -> str:
             whole = min(whole, records.ended.wall_ns)
         if sum(times.values()) > whole * CLOCK_SLACK:
             return "has stages that together take longer than it did"
+    return ""
+
+
+BEFORE_BUILD: tuple[TimedStage, ...] = ("start", "import", "device")
+"""Stages of a process that waits with its device set up."""
+
+
+def _stages_ahead(records: _RankRecords, times: Mapping[TimedStage, int]) -> str:
+    """What a process did before its launch began: no more than it was ordered, nor for longer."""
+    if records.ahead is None or records.ordered_ns is None:
+        return "reports what it did before it began, and was not started ahead" if times else ""
+    allowed = {*BEFORE_BUILD, *(["build"] if records.ahead.through == "build" else [])}
+    if not allowed.issuperset(times):
+        (stage, *_) = sorted(set(times) - allowed)
+        return f"reports {stage} from before it began, which no process does that waits"
+    if min(times.values(), default=0) < 0:
+        return "reports stages of no time, or of less"
+    if sum(times.values()) > (records.begin_ns - records.ordered_ns) * CLOCK_SLACK:
+        return "has stages before its begin that together take longer than it waited"
     return ""
 
 

@@ -34,19 +34,23 @@ from appliance.planning.plan import (
 from appliance.planning.seeds import is_secret
 from appliance.records.criteria import Criteria
 from appliance.records.journal import (
+    AheadEnded,
     AttemptBegun,
     Block,
+    Calibrated,
     Checked,
     Counted,
     Injected,
     InterimAnalysis,
     KernelLogged,
     KernelLogRead,
+    LaunchAhead,
     LaunchEnded,
     LaunchStarted,
     Line,
     NotObserved,
     Outcome,
+    PhaseBegan,
     RunEnded,
     RunPlanned,
     RunResumed,
@@ -56,6 +60,8 @@ from appliance.records.journal import (
     SessionEnded,
     Started,
     UsersCounted,
+    Warmed,
+    Witnessed,
 )
 from appliance.records.json import sha256, to_json
 from appliance.records.plan import Bounds, Case, Launch, Plan
@@ -263,10 +269,11 @@ class _Walk:
     person, which only a resumption excuses. It `is_paused` between sessions, and `is_beginning`
     once a process goes on with it, until a launch starts that was not made before. A fork server is
     `unhealthy` once its probe failed or it was lost, so that losing servers cannot be used to
-    choose results; `forked_by` is the server of each launch that was forked, `frameworks` what
-    forks the launches of a case. A group after the `last_place` is not begun in this session, as
-    its time was over when that one had ended. `left_time` says which launches that are not assured
-    there was time for.
+    choose results; `ahead` are launches whose processes wait, `is_calibrated` those under way that
+    have compared their clocks, `num_blocks` counts the blocks that they have timed; `forked_by` is
+    the server of each launch that was forked, `frameworks` what forks the launches of a case. A
+    group after the `last_place` is not begun in this session, as its time was over when that one
+    had ended. `left_time` says which launches that are not assured there was time for.
     """
 
     plan: Plan
@@ -287,6 +294,9 @@ class _Walk:
     has_launched: bool = False
     attempt: int = 0
     open: set[str] = field(default_factory=set)
+    ahead: set[str] = field(default_factory=set)
+    is_calibrated: set[str] = field(default_factory=set)
+    num_blocks: dict[str, int] = field(default_factory=dict)
     halted: set[str] = field(default_factory=set)
     unexcused: set[str] = field(default_factory=set)
     unhealthy: set[_Server] = field(default_factory=set)
@@ -408,6 +418,7 @@ def _resume(walk: _Walk, event: RunResumed) -> None:
     if set(event.interrupted) != walk.open:
         raise walk.fault("the launches said to be interrupted are not those that were running")
     walk.halted = set(walk.open)
+    walk.ahead.clear()  # what waited has ended with its parent
     walk.unexcused.clear()
     walk.unhealthy.clear()
     walk.is_beginning = True
@@ -425,6 +436,7 @@ def _end_session(walk: _Walk, event: SessionEnded) -> None:
     if walk.open or walk.unexcused or left:
         name = next(iter([*sorted(walk.open), *sorted(walk.unexcused), *left]))
         raise walk.fault(f"session {event.session} ends, and launch {name} is not accounted for")
+    _require_none_ahead(walk)
     walk.is_paused = True
 
 
@@ -520,10 +532,86 @@ def _start(walk: _Walk, event: LaunchStarted) -> None:
         raise walk.fault(f"launch {launch.id} is made without the interim analysis before it")
     _check_mode(walk, launch, case, event)
     _take_place(walk, launch, is_again=is_again)
+    _check_turn(walk, event)
+    walk.is_calibrated.discard(launch.id)
+    walk.num_blocks.pop(launch.id, None)
     walk.is_beginning &= is_again
     walk.ended.pop(launch.id, None)
     walk.has_launched = True
     walk.open.add(launch.id)
+
+
+def _order_ahead(walk: _Walk, event: LaunchAhead) -> None:
+    """A process is started beside the end of the group before its own, which times nothing more."""
+    launch = _launch(walk, event.launch)
+    case = walk.cases[launch.case]
+    if set(event.beside) != walk.open - walk.halted or not event.beside:
+        raise walk.fault(f"launch {launch.id} is started beside others than those that run")
+    for name in sorted(walk.open):
+        if not _is_over(walk, name):
+            raise walk.fault(f"launch {launch.id} is started beside {name}, which is timed still")
+        if walk.places[launch.id] != walk.places[name] + 1:
+            raise walk.fault(f"launch {launch.id} is started ahead, and is not made next")
+    is_forked = walk.plan.protocol.mode == "forked" and launch.id not in walk.controls
+    if not (is_forked and _is_of_one_process(case)) or case.fresh_because:
+        raise walk.fault(f"launch {launch.id} is started ahead, where its process begins alone")
+    if launch.id in walk.ahead or launch.session != walk.session:
+        raise walk.fault(f"launch {launch.id} is started ahead a second time, or in a pause")
+    walk.ahead.add(launch.id)
+
+
+def _is_of_one_process(case: Case) -> bool:
+    return case.ranks == 1 and len(case.all_devices) == 1
+
+
+def _is_over(walk: _Walk, name: str) -> bool:
+    """Whether a launch has nothing left to time, warm up or compare clocks in; a repeat never has.
+
+    One whose steps the plan does not count in blocks is one block.
+    """
+    launch = walk.launches[name]
+    case = walk.cases[launch.case]
+    num_blocks = walk.plan.protocol.blocks if case.steps is None else 1
+    has_timed = walk.num_blocks.get(name, 0) == (num_blocks if launch.is_timed else 0)
+    is_over = launch.is_repeat or (has_timed and name in walk.is_calibrated)
+    return _is_of_one_process(case) and is_over
+
+
+def _end_ahead(walk: _Walk, event: AheadEnded) -> None:
+    if event.launch not in walk.ahead:
+        raise walk.fault(f"a process of launch {event.launch} ends that was not started ahead")
+    walk.ahead.discard(event.launch)
+
+
+def _check_turn(walk: _Walk, event: LaunchStarted) -> None:
+    """A launch is made by the process that was started for it, where there is one, and by no other.
+
+    Where one begins, all that wait are of its group.
+    """
+    if event.is_ahead != (event.launch in walk.ahead) or (
+        event.is_ahead and event.mode != "forked"
+    ):
+        raise walk.fault(f"launch {event.launch} is not made by the process that waits for it")
+    walk.ahead.discard(event.launch)
+    if any(walk.places[name] != walk.places[event.launch] for name in walk.ahead):
+        raise walk.fault(f"launch {event.launch} starts while the process of another waits")
+
+
+def _time(walk: _Walk, event: Block | Calibrated | PhaseBegan | Warmed | Witnessed) -> None:
+    """What is timed is of a launch that runs, and no process is started ahead beside it."""
+    _record(walk, event.launch)
+    if walk.ahead:
+        raise walk.fault(f"launch {event.launch} is timed beside the start of another's process")
+    if isinstance(event, Block) and event.rank == 0:
+        walk.num_blocks[event.launch] = walk.num_blocks.get(event.launch, 0) + 1
+    elif isinstance(event, Calibrated):
+        walk.is_calibrated.add(event.launch)
+
+
+def _require_none_ahead(walk: _Walk) -> None:
+    if walk.ahead:
+        name = min(walk.ahead)
+        raise walk.fault(f"launch {name} was started ahead, and what became of it is not said")
 
 
 def _may_be_made_again(walk: _Walk, launch: Launch) -> bool:
@@ -673,6 +761,7 @@ def _finish(walk: _Walk, event: RunEnded) -> None:
     if walk.open or walk.unexcused or left:
         name = next(iter([*sorted(walk.open), *sorted(walk.unexcused), *left]))
         raise walk.fault(f"the run ends, and launch {name} is not accounted for")
+    _require_none_ahead(walk)
     if event.launches != len(walk.plan.launches):
         raise walk.fault("the run ends with another number of launches than planned")
     walk.is_ended = True
@@ -694,7 +783,14 @@ RULES: Mapping[type, Callable[[_Walk, Any], None]] = {
     KernelLogged: _log,
     NotObserved: _log,
     ServerProbed: _probe,
+    LaunchAhead: _order_ahead,
+    AheadEnded: _end_ahead,
     LaunchStarted: _start,
+    Block: _time,
+    Calibrated: _time,
+    PhaseBegan: _time,
+    Warmed: _time,
+    Witnessed: _time,
     Started: _step_once,
     LaunchEnded: _end,
     InterimAnalysis: _interim_analysis,

@@ -24,12 +24,10 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
-
-import torch
 
 from appliance.errors import ApplianceError
 from appliance.evidence.software_fault import class_names
@@ -51,6 +49,7 @@ from appliance.worker.forkserver import (
     load,
 )
 from appliance.worker.measure import Progress
+from appliance.worker.memory_lack import is_lack_of_memory
 from appliance.worker.parameters import one_line
 from appliance.worker.prepare import LaunchRefused, float32_products, prepared
 from appliance.worker.workload_loader import import_to_fork
@@ -68,21 +67,39 @@ FAILED_RANK_SECONDS = 1.0
 """How long a rank that failed stays, so that others can report what they saw before it exits."""
 
 
+@dataclass
+class Turn:
+    """The begin of a launch whose process was started ahead, waited for once; others' is now."""
+
+    is_due: bool
+    wait: Callable[[], int]
+    stages: StageClock
+
+    def take(self) -> None:
+        """Return when the launch has begun; raises OSError when the runner is gone."""
+        if self.is_due:
+            self.is_due = False
+            self.stages.turn(self.wait())
+
+
 def launch(spec: LaunchSpec, began_ns: int | None = None) -> NoReturn:
     """Make one launch in this process, send how it ended, and exit.
 
     `began_ns` is the process's first instruction; None for a fork, which begins here.
     """
-    progress = Progress(stages=StageClock(spec.ordered_ns, began_ns))
+    stages = StageClock(spec.ordered_ns, began_ns, is_ahead=bool(spec.ahead))
+    progress = Progress(stages=stages)
     faulthandler.enable()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the trace is stored, memory is not
     processes.offer_to_the_kernel()
     os.environ[processes.LAUNCH_TOKEN] = spec.token  # a fork has its server's environment
     rank = int(os.environ.get("RANK", "0"))
     link = Link(spec.socket, Hello(launch=spec.launch, rank=rank, token=spec.token))
-    end = _ended(spec, link, rank, progress)
+    turn = Turn(is_due=bool(spec.ahead), wait=link.wait_for_turn, stages=stages)
+    end = _ended(spec, link, rank, progress, turn)
     with contextlib.suppress(OSError):
-        link.send(progress.stages.times(spec.launch, rank))
+        turn.take()  # what failed before the launch began is a result of the launch
+        link.send(stages.times(spec.launch, rank))
         link.send(end)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):  # a full disk takes no more output
@@ -94,9 +111,9 @@ def launch(spec: LaunchSpec, began_ns: int | None = None) -> NoReturn:
     os._exit(int(spec.ranks > 1 and end.outcome != "completed"))
 
 
-def _ended(spec: LaunchSpec, link: Link, rank: int, progress: Progress) -> End:
+def _ended(spec: LaunchSpec, link: Link, rank: int, progress: Progress, turn: Turn) -> End:
     try:
-        course = prepared(spec, link, rank, progress)
+        course = prepared(spec, link, rank, progress, turn.take)
         course.run()
         progress.stages.enter("end")
         link.send(float32_products(spec, rank, "after"))
@@ -137,7 +154,7 @@ def _failed(error: BaseException, folder: Path) -> End:
         return End(outcome="interrupted", reason="disk_full", detail=detail)
     if isinstance(error, ranks.Stalled):
         return End(outcome="timed_out", reason="stalled", detail=detail)
-    reason = "out_of_memory" if _is_out_of_memory(error) else type(error).__name__
+    reason = "out_of_memory" if is_lack_of_memory(error) else type(error).__name__
     return End(outcome="crashed", reason=reason, detail=detail)
 
 
@@ -147,12 +164,6 @@ def _is_full(folder: Path) -> bool:
     except OSError:
         return False
     return disk.f_bavail * disk.f_frsize < LEAST_FREE_BYTES
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
-        isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
-    )
 
 
 # ------------------------------------------------------------------ the programs

@@ -1,7 +1,12 @@
 """One launch, in the child: build, first step, digest, check, clocks, warm-up, blocks, last check.
 
 The clocks are compared after the first step, whose time holds all that the first use of a device
-costs. All launches of a case have the same seed, so where a workload gives the same bits for the
+costs. An untimed launch digests and checks after that, and so does a timed one of a workload whose
+outputs may be checked after later steps, once its last block is over. From there on nothing is
+timed, which the runner is told: the process of the next launch may begin beside the rest. One that
+was itself started so waits with its device set up, or its state built, until its launch begins.
+
+All launches of a case have the same seed, so where a workload gives the same bits for the
 same inputs, each reports the digest of its first output, which costs nothing while steps are
 timed. The untimed launch of a case reports too what libraries it runs; of a workload that is not
 reproducible bit by bit it builds and steps a second time and holds the two outputs to its spread.
@@ -31,7 +36,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 from appliance.evidence.folding import fold_steps, in_full
 from appliance.generator.drawing import Summed
@@ -41,6 +46,7 @@ from appliance.planning.check_sampling import sampled_steps
 from appliance.planning.launch_constants import SEGMENTED
 from appliance.records.journal import (
     END,
+    AheadThrough,
     Block,
     Calibrated,
     Check,
@@ -60,9 +66,13 @@ from appliance.records.journal import (
 from appliance.records.json import Record
 from appliance.records.request import LaunchSpec
 from appliance.worker import cache_check, outputs, timing
+from appliance.worker.memory_lack import is_lack_of_memory
 from appliance.worker.witness import Witness
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
+
+Made = TypeVar("Made")
 
 ROOM = 0.9
 """Part of a launch's time limit that a longer block may fill."""
@@ -75,8 +85,9 @@ class Machine:
     `agree` gives all ranks of the launch the largest of their numbers. `make_work` gives a short
     piece of work that keeps the device busy and changes nothing;
     `make_witness` gives a witness of the device's other users, None where it can have none;
-    `libraries` the files that this process runs, with their digests; `more_checks` what is to be
-    checked of the device beside each output, `input_checks` of the inputs that a build drew.
+    `libraries` the files that this process runs, with their digests; `give_back` hands memory that
+    is no longer used back to the device; `more_checks` is what is to be checked of the device
+    beside each output, `input_checks` of the inputs that a build drew.
     """
 
     stopwatch: timing.Stopwatch
@@ -87,16 +98,23 @@ class Machine:
     agree: Callable[[int], int] = int
     libraries: Callable[[], Mapping[str, str | None]]
     make_witness: Callable[[], Witness | None] = lambda: None
+    give_back: Callable[[], object] = lambda: None
     more_checks: Callable[[], Iterable[Check]] = tuple
     input_checks: Callable[[], Iterable[Check]] = tuple
 
 
 @dataclass(frozen=True, kw_only=True)
 class Channel:
-    """Where records go, and the wait for the other launches of the group."""
+    """Where records go, and the wait for the other launches of the group.
+
+    `turn` returns once a launch whose process was started ahead has begun; `over` tells the runner
+    that nothing is timed any more.
+    """
 
     send: Callable[[Record], None]
     wait: Callable[[], None]
+    turn: Callable[[], None] = lambda: None
+    over: Callable[[], None] = lambda: None
 
 
 @dataclass(kw_only=True)
@@ -112,12 +130,19 @@ class Progress:
 
 @dataclass(kw_only=True)
 class _Start:
-    """A built state and its first step; cleared when no longer wanted, as it may fill a device."""
+    """A built state and its first step; cleared when no longer wanted, as it may fill a device.
+
+    `number` is that of its step as the state's cycle of inputs counts, None where it has none.
+    """
 
     state: Any
     before: object
     output: Any
     span: timing.Span
+    number: int | None
+
+    def clear_output(self) -> None:
+        self.before = self.output = None
 
 
 @dataclass(kw_only=True)
@@ -162,6 +187,11 @@ class LaunchCourse:
 
     def _untimed(self) -> None:
         start = self._start()
+        self._clocks(start)
+        has_more = self.workload.steps is not None and not self.workload.is_timed
+        if not (has_more or self.workload.scenario):
+            self.channel.over()
+        self._judge_first(start)
         with self._in("digest"):
             self._send(Libraries, files=self.machine.libraries())
         is_exact = self.workload.is_repeatable
@@ -169,11 +199,14 @@ class LaunchCourse:
         if not is_exact:
             with self._in("second_build"):
                 first = outputs.freeze(start.output, self.machine.values)
-        if self.workload.steps is not None and not self.workload.is_timed:
+        if has_more:
             self._finish(start)
         elif self.workload.scenario:
             self._compare_repeated(start.state)
-        start.state = start.before = start.output = None
+        if has_more or self.workload.scenario:
+            self.channel.over()
+        start.state = None
+        start.clear_output()
         if is_exact:
             return
         with self._in("second_build"):
@@ -183,16 +216,24 @@ class LaunchCourse:
 
     def _timed(self) -> None:
         start = self._start()
-        if self.workload.steps is not None:
+        is_by_blocks = self.workload.steps is None
+        is_later = is_by_blocks and (self.workload.checks_later or bool(self.workload.scenario))
+        if not is_later:
+            self._judge_first(start)
+        self._clocks(start)
+        if not is_by_blocks:
             self._wait()
             self._finish(start)
             return
-        start.before = start.output = None
+        if not is_later:
+            start.clear_output()
         with self._in("warm_up"):
             warmed = self._warm_up(start.state)
             length = self._block_length(warmed)
         self._wait()
         self._blocks(start.state, 1 + len(warmed), length)
+        if is_later:
+            self._judge_first(start)
 
     # -------------------------------------------------------------- their parts
 
@@ -210,11 +251,9 @@ class LaunchCourse:
             self.channel.wait()
 
     def _start(self) -> _Start:
-        """Build, step once, digest and check the output, compare the clocks."""
+        """Build and step once."""
         stages = self.progress.stages
-        self.progress.stage = "build"
-        stages.enter("build")
-        state, built = self._one(self._build)
+        state, built = self._built(partial(self._one, self._build))
         self.progress.stage = "first_step"
         stages.enter("first_step")
         before = self.workload.snapshot(state)
@@ -222,13 +261,58 @@ class LaunchCourse:
         self.progress.stage = "later"
         stages.enter("other")
         self._send(Started, build_ns=built.wall_ns, first_step_ns=first.wall_ns)
-        self._check_inputs()
-        self._digest(output)
-        self._check("first", 0, before, state, output)
+        cycle = _cycle(state)
+        number = None if cycle is None else cycle.number
+        return _Start(state=state, before=before, output=output, span=first, number=number)
+
+    def _clocks(self, start: _Start) -> None:
+        """Compare the clocks, and look for other users of the device."""
         with self._in("calibrate"):
-            self._compare_clocks(self._step(state))
+            self._compare_clocks(self._step(start.state))
         self._look(0)
-        return _Start(state=state, before=before, output=output, span=first)
+
+    def _judge_first(self, start: _Start) -> None:
+        """Digest and check the first output, of a state that further steps may have been made of.
+
+        The cycle of its inputs is set back to the first step meanwhile.
+        """
+        self._check_inputs()
+        self._digest(start.output)
+        cycle = _cycle(start.state)
+        if cycle is None or start.number is None:
+            self._check("first", 0, start.before, start.state, start.output)
+            return
+        last, cycle.number = cycle.number, start.number
+        try:
+            self._check("first", 0, start.before, start.state, start.output)
+        finally:
+            cycle.number = last
+
+    def _built(self, make: Callable[[], Made]) -> Made:
+        """What builds a state, called before the launch begins where that may be.
+
+        What then lacked memory, which two processes had to share, is made once more in the launch.
+        """
+        self._reach("device")
+        self.progress.stage = "build"
+        self.progress.stages.enter("build")
+        try:
+            return make()
+        except BaseException as error:
+            if self.spec.ahead != "build" or not is_lack_of_memory(error):
+                raise
+        finally:
+            self._reach("build")
+        gc.collect()
+        self.machine.give_back()
+        return make()
+
+    def _reach(self, place: AheadThrough) -> None:
+        """Wait at this place for the begin of a launch whose process was started ahead."""
+        if self.spec.ahead == place:
+            with self._in("wait"):
+                self.channel.turn()
+            object.__setattr__(self, "begin_ns", self.machine.stopwatch.now())
 
     def _build(self) -> Any:
         self.machine.seed(self.spec.seed)
@@ -312,6 +396,8 @@ class LaunchCourse:
             num_steps += len(samples.wall_ns)
             self._send_block(index, begin, samples)
             self._look(index + 1)
+            if index + 1 == protocol.blocks:
+                self.channel.over()
             for drawn in samples.drawn:
                 self._check("sampled", begin + drawn.number, drawn.before, state, drawn.output)
             if hooks.has_last:
@@ -406,6 +492,7 @@ class LaunchCourse:
         samples.begin_with(start.span)
         if self.spec.is_timed:
             self._send_block(0, 0, samples)
+            self.channel.over()
         num_steps = len(samples.wall_ns)
         self._check("last", num_steps - 1, samples.before, start.state, samples.output)
         if every:
@@ -518,6 +605,12 @@ class LaunchCourse:
 
     def _send(self, kind: Callable[..., Record], **fields: Any) -> None:
         self.channel.send(kind(launch=self.spec.launch, rank=self.rank, **fields))
+
+
+def _cycle(state: Any) -> InputCycle | None:
+    """What counts the inputs that the steps of a state take, where it has several sets of them."""
+    cycle = getattr(state, "cycle", None)
+    return cycle if isinstance(cycle, InputCycle) else None
 
 
 def _recorded(summed: Summed) -> DrawnInput:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -16,6 +16,7 @@ import torch
 
 from appliance.evidence.software_fault import NOT_INSTALLED
 from appliance.ipc.channel import Link
+from appliance.ipc.messages import TimingOver
 from appliance.ipc.rank_proxy import NAME_VARIABLE
 from appliance.linux import libraries
 from appliance.records.journal import Artifact, Check, Environment, Float32Products, Outcome
@@ -49,8 +50,12 @@ class LaunchRefused(Exception):
         self.outcome = outcome
 
 
-def prepared(spec: LaunchSpec, link: Link, rank: int, progress: Progress) -> LaunchCourse:
+def prepared(
+    spec: LaunchSpec, link: Link, rank: int, progress: Progress, turn: Callable[[], None]
+) -> LaunchCourse:
     """The launch, ready to run; `progress` is told how far it comes.
+
+    `turn` returns when the launch begins, of a process that was started ahead.
 
     Raises LaunchRefused, and ParameterError or Unsupported where the workload refuses.
     """
@@ -75,7 +80,8 @@ def prepared(spec: LaunchSpec, link: Link, rank: int, progress: Progress) -> Lau
     if spec.case.in_tf32:
         tf32.require_tf32(target)
     machine = _machine(spec, target, stopwatch)
-    channel = Channel(send=link.send, wait=link.wait)
+    over = partial(link.send, TimingOver())
+    channel = Channel(send=link.send, wait=link.wait, turn=turn, over=over)
     if settings is not None:
         return RepeatCourse(
             spec=spec,
@@ -257,6 +263,7 @@ def _machine(spec: LaunchSpec, target: Target, stopwatch: torch_device.DeviceSto
         values=torch_device.device_values,
         agree=int if joined is None else partial(joined.largest, device=target.device),
         libraries=partial(libraries.loaded, digests),
+        give_back=partial(torch_device.give_back, target.device),
         make_witness=partial(torch_device.device_witness, target.device, stopwatch),
         more_checks=partial(_checks_of_products, spec, target.device),
         input_checks=partial(drawn.checks, target),

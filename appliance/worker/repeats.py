@@ -62,13 +62,13 @@ class RepeatCourse(LaunchCourse):
 
     def _first(self) -> Any:
         """Output of the first step; the state is not kept."""
-        self.progress.stages.enter("build")
-        state = self._build()
+        state = self._built(self._build)
         self.progress.stages.enter("first_step")
         output = self._step_once(state)
         del state
         gc.collect()
         self.progress.stages.enter("other")
+        self.channel.over()
         return output
 
     def _output(self) -> Any:

@@ -62,6 +62,12 @@ def busy_work(device: torch.device) -> Callable[[], None]:
     return multiply
 
 
+def give_back(device: torch.device) -> None:
+    """Hand memory that no tensor uses back to the device."""
+    if device.type != "cpu":
+        torch.get_device_module(device.type).empty_cache()
+
+
 def device_witness(device: torch.device, stopwatch: timing.Stopwatch) -> witness.Witness | None:
     """A witness of the device's other users; None on one without clock, or that is full."""
 

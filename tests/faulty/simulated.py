@@ -45,6 +45,7 @@ class Simulated:
     torch_type = simulated_device.NAME
     collectives = simulated_device.COLLECTIVES
     fork_safe = True
+    overlaps = False
     libraries = DeviceLibraries(onnx_provider="CPUExecutionProvider", onnx_package="onnxruntime")
 
     def probe(self) -> tuple[Device, ...]:

@@ -16,6 +16,7 @@ class Vendor:
     torch_type = "cpu"
     collectives = "gloo"
     fork_safe = True
+    overlaps = False
     libraries = DeviceLibraries(onnx_provider="CPUExecutionProvider", onnx_package="onnxruntime")
 
     def probe(self) -> tuple[Device, ...]:

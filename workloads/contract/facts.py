@@ -29,6 +29,9 @@ class Facts:
     - `needs`: features of the target without which a case is unsupported.
     - `data`: names of data sets.
     - `alone`: no other device works meanwhile.
+    - `checks_later`: an output may be checked after later steps. It shares no memory with that of
+      another step, and of the state `check` reads but what no step changes and the `cycle`, which
+      is set back for it.
     - `is_timed`: False for a pure correctness case.
     - `is_repeatable`: the same build and first step are bitwise reproducible on processors in the
       library's default mode; where an operator is not proven so, set it False and `spread`, the
@@ -52,6 +55,7 @@ class Facts:
     needs: ClassVar[frozenset[str]] = frozenset()
     data: ClassVar[tuple[str, ...]] = ()
     alone: ClassVar[bool] = False
+    checks_later: ClassVar[bool] = False
     is_timed: ClassVar[bool] = True
     is_repeatable: ClassVar[bool] = True
     spread: ClassVar[float] = 0.0

@@ -69,6 +69,7 @@ class Rocm:
     torch_type = "cuda"
     collectives = "nccl"
     fork_safe = False
+    overlaps = True
     """No document says that a process forked after the runtime's libraries are loaded works."""
     libraries = DeviceLibraries(
         onnx_provider="MIGraphXExecutionProvider",

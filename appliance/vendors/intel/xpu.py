@@ -69,6 +69,7 @@ class Xpu:
     torch_type = "xpu"
     collectives = "xccl"
     fork_safe = False  # nothing of Intel says that a context survives a fork
+    overlaps = True
     libraries = DeviceLibraries(
         onnx_provider="OpenVINOExecutionProvider",
         onnx_package="onnxruntime-openvino",

@@ -74,6 +74,7 @@ class Cuda:
     torch_type = "cuda"
     collectives = "nccl"
     fork_safe = True
+    overlaps = True
     """Importing torch starts no CUDA, and a context is not inherited by a fork: only a process
     that started CUDA cannot be forked. `environment` keeps `torch.cuda.is_available`, which
     libraries call when they are imported, from starting it."""

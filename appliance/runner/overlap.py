@@ -1,0 +1,82 @@
+"""Whether the process of the next launch may begin beside the end of the one before, and how far.
+
+Once a launch times nothing any more, what is left of it (checks, digests, a second build, the end
+of its process) keeps its device idle for the most part. The next process may meanwhile be forked,
+set its device up and build its state; it then waits until the earlier one has ended, so that
+nothing runs beside a first step, a comparison of clocks, a warm-up or a timed step. It builds where
+the memory of host and device holds both by what earlier launches of its case held in this run, and
+else sets its device up alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import psutil
+
+from appliance.records.journal import AheadThrough, LaunchEnded
+from appliance.records.plan import Case, Launch
+from appliance.records.system import Device
+
+SHARE = 0.9
+"""Part of a device's memory that both launches may hold together."""
+HOST_SHARE = 0.5
+"""Part of the host's free memory that the next launch may take."""
+USED = "memory_used_bytes"
+
+
+def is_of_one_process(case: Case) -> bool:
+    """Whether its launches are one process on one device; others begin, and end, alone."""
+    return case.ranks == 1 and len(case.all_devices) == 1
+
+
+def may_follow(launch: Launch, earlier: Launch, *, has_first_bits: bool) -> bool:
+    """Whether a launch that is forked may be ordered while this one ends.
+
+    Not where it reads what the earlier one is yet to report: files of an untimed launch, or the
+    bits of a case's first repeat. One of another wave or session begins once it is known what there
+    is time for.
+    """
+    is_same_part = (launch.wave, launch.session) == (earlier.wave, earlier.session)
+    is_of_case = launch.case == earlier.case
+    waits_for_files = is_of_case and earlier.number == 0
+    waits_for_bits = is_of_case and launch.is_repeat and not has_first_bits
+    return is_same_part and not (waits_for_files or waits_for_bits)
+
+
+@dataclass(kw_only=True)
+class Room:
+    """The most memory that launches of each case have held: of their device, and of the host."""
+
+    devices: dict[str, float] = field(default_factory=dict)
+    host: dict[str, int] = field(default_factory=dict)
+
+    def held(self, case: str, values: Mapping[str, float | None]) -> None:
+        """Note what a device says once the steps of a launch are over, alone on it."""
+        used = values.get(USED)
+        if used is not None:
+            self.devices[case] = max(used, self.devices.get(case, 0.0))
+
+    def ended(self, case: str, event: LaunchEnded) -> None:
+        """Note what a launch held of the host."""
+        if event.outcome == "completed" and event.peak_memory_bytes is not None:
+            self.host[case] = max(event.peak_memory_bytes, self.host.get(case, 0))
+
+    def through(
+        self, case: Case, device: Device, values: Mapping[str, float | None]
+    ) -> AheadThrough:
+        """How far the next launch may go beside one whose device now has these readings."""
+        has_room = self._on_host(case) and self._on_device(case, device, values.get(USED))
+        return "build" if has_room else "device"
+
+    def _on_host(self, case: Case) -> bool:
+        peak = self.host.get(case.id)
+        return peak is not None and peak <= HOST_SHARE * psutil.virtual_memory().available
+
+    def _on_device(self, case: Case, device: Device, used: float | None) -> bool:
+        if device.vendor == "cpu":
+            return True  # its memory is the host's
+        peak = self.devices.get(case.id)
+        known = peak is not None and used is not None and device.memory_bytes is not None
+        return known and (used or 0.0) + (peak or 0.0) <= SHARE * (device.memory_bytes or 0)

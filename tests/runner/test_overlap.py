@@ -1,0 +1,347 @@
+"""Processes of coming launches that begin beside the end of the one before, and wait for it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from faulty.vendor import Vendor
+from support.launching import MIB, TESTS, Bench, bearers, case, plan
+
+from appliance.errors import RunInterrupted
+from appliance.evidence.budget import BudgetSums
+from appliance.records.journal import (
+    AheadEnded,
+    Checked,
+    LaunchAhead,
+    LaunchEnded,
+    LaunchStarted,
+    RunResumed,
+    RunStarted,
+    StageTimes,
+)
+from appliance.records.plan import Case, Launch, Plan
+from appliance.records.system import Device
+from appliance.runner.overlap import Room, may_follow
+from appliance.verification.launch_checks import check_launches
+from appliance.verification.run_checks import check_conduct
+
+FILES = {"plan.json": "p", "system.json": "s"}
+MARK = f"BENCH_TEST_MARK={uuid.uuid4().hex}"
+GIB = 2**30
+
+
+class Overlapping(Vendor):
+    """Its device tells how much of its memory is used, as an accelerator does."""
+
+    overlaps = True
+    used_bytes: float | None = GIB
+
+    def probe(self) -> tuple[Device, ...]:
+        return tuple(replace(device, memory_bytes=8 * GIB) for device in super().probe())
+
+    def read(self, device: Device) -> Mapping[str, float | None]:
+        return {**super().read(device), "memory_used_bytes": self.used_bytes}
+
+
+class Done(NamedTuple):
+    """A line of the workload's log."""
+
+    what: str
+    pid: int
+    begin: int
+    end: int
+
+
+@pytest.fixture(autouse=True)
+def marked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Children find the workload, and none of them is left."""
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+    monkeypatch.setenv(*MARK.split("="))
+    yield
+    assert not bearers(MARK)
+
+
+def hasty(tmp_path: Path, *, launches: int = 2, **parameters: Any) -> Case:
+    """A case whose first builds are healthy; the others are as it is told."""
+    given = {"log": str(tmp_path / "log"), **parameters}
+    return case("one", workload="faulty.hasty", launches=launches, parameters=given)
+
+
+def made(tmp_path: Path, whole: Plan, **fields: Any) -> Bench:
+    """The bench of a run that was begun as a run is."""
+    bench = Bench(tmp_path / "run", whole, vendor=Overlapping(), **fields)
+    begun = RunStarted(run_id=whole.run_id, plan="p", system="s", pid=1)
+    bench.journal.append(begun)
+    return bench
+
+
+def sound(bench: Bench, *, is_ended: bool = False) -> None:
+    """The journal is one that an auditor lets through."""
+    check_conduct(bench.plan, bench.journal.lines, FILES, is_ended=is_ended)
+    check_launches(bench.plan, bench.journal.lines)
+
+
+def done(tmp_path: Path) -> list[Done]:
+    lines = (line.split() for line in (tmp_path / "log").read_text().splitlines())
+    return [Done(what, *map(int, numbers)) for what, *numbers in lines]
+
+
+def ended(bench: Bench) -> list[tuple[str, str]]:
+    """How each launch ended, in their order."""
+    return [
+        (event.outcome, event.reason) for event in bench.events if isinstance(event, LaunchEnded)
+    ]
+
+
+def ahead(bench: Bench) -> list[tuple[str, str]]:
+    """Which launches were ordered ahead and how far, and which of those were ended and why."""
+    return [
+        (event.launch.rpartition("/")[2], str(getattr(event, "through", "") or event.reason))
+        for event in bench.events
+        if isinstance(event, LaunchAhead | AheadEnded)
+    ]
+
+
+def test_the_next_process_builds_beside_the_checks_and_steps_when_it_is_alone(
+    tmp_path: Path,
+) -> None:
+    bench = made(tmp_path, plan(hasty(tmp_path, launches=3)))
+    bench.run()
+    sound(bench)
+    assert ended(bench) == [("completed", "")] * 4
+    # The first timed launch reads what the untimed one reports to its end, and begins alone.
+    assert ahead(bench) == [("2", "build"), ("3", "build")]
+    acts = done(tmp_path)
+    pids = list(dict.fromkeys(act.pid for act in acts if act.what == "step"))
+    for earlier, later in pairwise(pids[1:]):
+        last = max(act.end for act in acts if act.pid == earlier)
+        build = next(act for act in acts if act.pid == later and act.what == "build")
+        first = min(act.begin for act in acts if act.pid == later and act.what == "step")
+        steps = max(act.end for act in acts if act.pid == earlier and act.what == "step")
+        assert steps < build.begin < last < first
+
+
+def test_what_was_done_ahead_is_told_and_not_counted_twice(tmp_path: Path) -> None:
+    bench = made(tmp_path, plan(hasty(tmp_path)))
+    bench.run()
+    (times,) = bench.of("one@cpu:0/2", StageTimes)
+    assert set(times.ahead_ns) <= {"start", "import", "device", "build"}
+    assert times.ahead_ns["build"] > 0
+    assert times.wall_ns.get("start", 0) == 0
+    lines = bench.journal.lines
+    sums = BudgetSums()
+    for line in lines:
+        sums.take(line)
+    whole = (lines[-1].monotonic_ns - lines[0].monotonic_ns) * 1e-9
+    assert sums.now().whole == pytest.approx(whole)
+    assert sums.now().beside == pytest.approx(sum(times.ahead_ns.values()) * 1e-9)
+
+
+def test_checks_that_come_last_are_of_the_first_output(tmp_path: Path) -> None:
+    bench = made(tmp_path, plan(hasty(tmp_path)))
+    bench.run()
+    phases = [event.phase for event in bench.of("one@cpu:0/2", Checked)]
+    assert phases == ["last", "first"]
+    assert all(event.check.is_within for event in bench.events if isinstance(event, Checked))
+
+
+def test_without_room_the_device_alone_is_set_up(tmp_path: Path) -> None:
+    bench = made(tmp_path, plan(hasty(tmp_path)))
+    bench.vendor.used_bytes = 5 * GIB  # type: ignore[attr-defined]
+    bench.run()
+    sound(bench)
+    assert ahead(bench) == [("2", "device")]
+    (times,) = bench.of("one@cpu:0/2", StageTimes)
+    assert "build" not in times.ahead_ns
+    assert times.wall_ns["build"] > 0
+
+
+def test_a_build_that_lacked_memory_beside_another_is_made_again_alone(tmp_path: Path) -> None:
+    bench = made(tmp_path, plan(hasty(tmp_path, healthy=2, lacks=1)))
+    bench.run()
+    sound(bench)
+    assert ended(bench) == [("completed", "")] * 3
+    (times,) = bench.of("one@cpu:0/2", StageTimes)
+    assert times.ahead_ns["build"] > 0
+    assert times.wall_ns["build"] > 0
+
+
+def test_a_process_that_is_killed_as_it_waits_is_replaced(tmp_path: Path) -> None:
+    """Two launches shared the memory: which of them the kernel ended shows nothing."""
+    bench = made(tmp_path, plan(hasty(tmp_path, seconds=1.0)))
+    killer = threading.Thread(target=kill_the_third, args=(tmp_path,))
+    killer.start()
+    bench.run()
+    killer.join()
+    sound(bench)
+    assert ahead(bench) == [("2", "build"), ("2", "out_of_memory")]
+    assert ended(bench) == [("completed", "")] * 3
+
+
+def kill_the_third(tmp_path: Path) -> None:
+    """Kill the process that makes the third build."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        built = (
+            [act for act in done(tmp_path) if act.what == "build"]
+            if (tmp_path / "log").exists()
+            else []
+        )
+        if len(built) == 3:
+            os.kill(built[-1].pid, signal.SIGKILL)
+            return
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"), [("raise", "RuntimeError"), ("abort", "SIGABRT"), ("hang", "time_limit")]
+)
+def test_a_build_that_fails_ahead_is_the_result_of_its_launch(
+    tmp_path: Path, fault: str, reason: str
+) -> None:
+    one = replace(hasty(tmp_path, healthy=2, fault=fault), time_limit_seconds=8.0)
+    bench = made(tmp_path, plan(one))
+    bench.run()
+    sound(bench)
+    assert ahead(bench) == [("2", "build")]
+    assert ended(bench)[-1] == ("timed_out" if fault == "hang" else "crashed", reason)
+    assert bench.of("one@cpu:0/2", LaunchStarted)[0].is_ahead
+
+
+def test_a_process_that_reports_before_its_launch_begins_is_ended(tmp_path: Path) -> None:
+    bench = made(tmp_path, plan(hasty(tmp_path, healthy=2, fault="say_that_it_is_ready")))
+    bench.run()
+    sound(bench)
+    assert ended(bench)[-1] == ("crashed", "protocol")
+    assert bench.ended("one@cpu:0/2").detail == "a message before its launch began: ready"
+
+
+def test_a_launch_that_is_killed_takes_the_process_that_waits_with_it(tmp_path: Path) -> None:
+    """The device may have lost what the waiting process had on it."""
+    bench = made(tmp_path, plan(hasty(tmp_path, seconds=1.0)))
+    killer = threading.Thread(target=kill_the_second, args=(tmp_path,))
+    killer.start()
+    bench.run()
+    killer.join()
+    sound(bench)
+    assert ahead(bench) == [("2", "build"), ("2", "earlier_failed")]
+    assert ended(bench) == [("completed", ""), ("crashed", "SIGKILL"), ("completed", "")]
+    assert not bench.of("one@cpu:0/2", LaunchStarted)[0].is_ahead
+
+
+def kill_the_second(tmp_path: Path) -> None:
+    """Kill the process that made the second build, once there is a third."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        built = (
+            [act for act in done(tmp_path) if act.what == "build"]
+            if (tmp_path / "log").exists()
+            else []
+        )
+        if len(built) == 3:
+            os.kill(built[1].pid, signal.SIGKILL)
+            return
+        time.sleep(0.01)
+
+
+def test_a_case_that_is_decided_ends_the_process_that_waits(tmp_path: Path) -> None:
+    whole = plan(hasty(tmp_path, launches=3), interim_analyses=(2, 3))
+    bench = made(tmp_path, whole, interim_analysis=lambda _: (True, "decided"))
+    bench.run()
+    sound(bench)
+    assert ahead(bench) == [("2", "build"), ("3", "build"), ("3", "not_wanted")]
+    assert ended(bench)[-1] == ("not_run", "decided")
+
+
+def test_a_run_that_is_interrupted_leaves_no_process_and_goes_on(tmp_path: Path) -> None:
+    whole = plan(hasty(tmp_path, launches=3, seconds=1.0))
+    bench = made(tmp_path, whole)
+    stopper = threading.Thread(target=interrupt_with_a_third, args=(tmp_path,))
+    stopper.start()
+    with pytest.raises(RunInterrupted):
+        bench.run()
+    stopper.join()
+    assert not bearers(MARK)
+    assert ahead(bench)[-1][0] == "2"
+    bench.journal.append(RunResumed(interruption=1, interrupted=(), dropped="", pid=2))
+    bench.run()
+    sound(bench)
+    assert ended(bench)[-1] == ("completed", "")
+
+
+def interrupt_with_a_third(tmp_path: Path) -> None:
+    """Ask the run to end, as a person does, once the third build was made."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        path = tmp_path / "log"
+        if path.exists() and path.read_text().count("build") == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+            return
+        time.sleep(0.01)
+
+
+def test_nothing_begins_ahead_on_a_device_that_others_use(tmp_path: Path) -> None:
+    from appliance.vendors.base import DeviceUsers  # noqa: PLC0415
+
+    class Shared(Overlapping):
+        def users(self, device: Device) -> DeviceUsers | None:
+            del device
+            return DeviceUsers(count=2, memory_bytes=None, hint="")
+
+    bench = Bench(tmp_path / "run", plan(hasty(tmp_path)), vendor=Shared())
+    bench.run()
+    assert not ahead(bench)
+
+
+# ------------------------------------------------------------------ what may follow what
+
+
+def launch(number: int, name: str = "a@cpu:0", **fields: Any) -> Launch:
+    return Launch(id=f"{name}/{number}", case=name, number=number, is_timed=number > 0, **fields)
+
+
+@pytest.mark.parametrize(
+    ("later", "earlier", "has_bits", "may"),
+    [
+        (launch(2), launch(1), False, True),
+        (launch(1), launch(0), False, False),
+        (launch(1, "b@cpu:0"), launch(0), False, True),
+        (launch(-2), launch(-1), False, False),
+        (launch(-2), launch(-1), True, True),
+        (launch(-1, "b@cpu:0"), launch(-1), False, True),
+        (launch(2, wave=1), launch(1), False, False),
+        (launch(2, session=2), launch(1), False, False),
+    ],
+)
+def test_a_launch_waits_for_what_the_earlier_one_is_to_report(
+    later: Launch, earlier: Launch, *, has_bits: bool, may: bool
+) -> None:
+    assert may_follow(later, earlier, has_first_bits=has_bits) == may
+
+
+def test_a_build_needs_room_by_what_its_case_has_held(tmp_path: Path) -> None:
+    one, device = hasty(tmp_path), Overlapping().probe()[0]
+
+    def through(room: Room, used: float | None) -> str:
+        return room.through(one, device, {"memory_used_bytes": used})
+
+    held, unknown = Room(), Room()
+    held.held(one.id, {"memory_used_bytes": 3.0 * GIB})
+    for room in (held, unknown):
+        room.host[one.id] = MIB
+    assert through(held, 4.0 * GIB) == "build"
+    assert through(held, 5.0 * GIB) == "device"
+    assert through(held, None) == "device"
+    assert through(unknown, 1.0 * GIB) == "device"
+    held.host[one.id] = 2**60
+    assert through(held, 1.0 * GIB) == "device"
