@@ -14,7 +14,7 @@ import json
 import lzma
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 sys.path.insert(0, str(ROOT / "scripts"))
 
+from overlapped import ALONE, Timed, saved  # noqa: E402 - after the path
 from write_suite_times import device_of, inputs_of  # noqa: E402 - after the path
 
 from appliance.evidence.budget import duration  # noqa: E402 - the same
@@ -39,11 +40,14 @@ PARTS = ROOT / "tests" / "recorded" / "host_parts.json"
 PAGE = ROOT / "docs" / "reference" / "device-budget.md"
 MODEL = "NVIDIA H100 80GB HBM3"
 LAUNCHES = 5
+CHECKED = 3
 REPEATS = 3
 UNKNOWN_FLOPS_PER_SECOND = 1e14
 """Assumed of training rows whose step nobody has timed: resnet50 makes 1.2e14, bert 1.8e14."""
 UNKNOWN_STEP_SECONDS, UNKNOWN_BUILD_SECONDS = 1.0, 10.0
 SEARCHED = "-searched"
+LATER = frozenset({"gemm", "gemm_exact", "gemm_tf32", "gemm_float8", "gemm_int8", "gemm_search"})
+"""Workloads whose outputs may be checked after later steps (`checks_later`); inference may too."""
 DRAWN_WEIGHTS = frozenset({"llama"})
 """Rows of the suite whose weights the device draws; others have theirs from torch on the host."""
 KEPT = frozenset({"reformer", "pna", "dimenet", "recursiongfn", "llama"})
@@ -225,6 +229,8 @@ class Parts:
     useful: float
     extra: float = 0.0
     how: str
+    is_later: bool = False
+    is_inference: bool = False
 
     @property
     def repeat(self) -> float:
@@ -249,6 +255,51 @@ class Parts:
         """All launches: an untimed one, timed ones of which one checks its last output, repeats."""
         timed = launches * self.timed + self.last_check
         return self.untimed + timed + repeats * self.repeat
+
+    def of_untimed(self) -> Timed:
+        """The untimed launch: it digests and checks last, but where it compares repeated inputs."""
+        tail = ending() + (0.0 if self.is_inference else self.digest + self.check)
+        return self._split(self.untimed, tail, is_reference=True)
+
+    def of_timed(self, *, checks_last: bool = False) -> Timed:
+        """A timed launch, which may check its last output."""
+        tail = ending() + (self.digest + self.check if self.is_later else 0.0)
+        last = self.last_check if checks_last else 0.0
+        return self._split(self.timed + last, tail + last)
+
+    def of_repeat(self) -> Timed:
+        """A launch of the deterministic phase, whose digests come last."""
+        return self._split(self.repeat, ending() + self.digest)
+
+    def _split(self, whole: float, tail: float, *, is_reference: bool = False) -> Timed:
+        head = forked_setup() + self.build
+        middle = whole - head - tail
+        return Timed(case=self.name, head=head, middle=middle, tail=tail, is_reference=is_reference)
+
+
+def in_order(parts: Sequence[Parts]) -> list[Timed]:
+    """The launches of a suite: all untimed ones, then rounds of timed ones.
+
+    Each case checks a last output in the third round: which one it is, is drawn.
+    """
+    untimed = [one.of_untimed() for one in parts]
+    rounds = range(1, LAUNCHES + 1)
+    return untimed + [one.of_timed(checks_last=n == CHECKED) for n in rounds for one in parts]
+
+
+def less(parts: Sequence[Parts]) -> tuple[float, float]:
+    """Seconds less of the launches of a suite, and of its repeats, where they overlap."""
+    repeats = [one.of_repeat() for one in parts for _ in range(REPEATS)]
+    return (
+        saved(in_order(parts), setup=forked_setup()),
+        saved(repeats, setup=forked_setup()),
+    )
+
+
+def facts_of(suite: str, name: str) -> tuple[bool, bool]:
+    """Whether a case's outputs are checked later, and whether it is inference."""
+    case = next(one for one in planned(suite) if one.id.partition("@")[0] == name)
+    return case.workload in LATER or bool(case.scenario), bool(case.scenario)
 
 
 def _useful(protocol: Protocol, launch: Launch | None = None) -> float:
@@ -291,6 +342,8 @@ def smoke_parts() -> list[Parts]:
                 useful=median(_smoke_useful(protocol, one) for one in timed),
                 extra=max(0.0, exported) + max(0.0, compared) + repeated,
                 how="recorded",
+                is_later=facts_of("smoke", name)[0],
+                is_inference=facts_of("smoke", name)[1],
             )
         )
     return made
@@ -314,18 +367,20 @@ def smoke() -> Iterator[str]:
     gaps = median(run.gaps) * (1 + LAUNCHES) * count
     untimed = sum(one.untimed for one in parts)
     timed = sum(LAUNCHES * one.timed + one.last_check for one in parts)
-    whole = untimed + timed + gaps
+    beside, repeats_beside = less(parts)
+    whole = untimed + timed + gaps - beside
     useful = LAUNCHES * sum(one.useful for one in parts)
     made = (1 + LAUNCHES) * count
     setup = made * (forked_setup() + ending())
-    repeats = REPEATS * sum(one.repeat for one in parts)
+    repeats = REPEATS * sum(one.repeat for one in parts) - repeats_beside
     yield "| part | s |"
     yield "|---|---:|"
     yield f"| {count} untimed launches | {untimed:.1f} |"
     yield f"| {LAUNCHES * count} timed launches | {timed:.1f} |"
     yield f"| between {made} launches, {1e3 * median(run.gaps):.0f} ms each | {gaps:.1f} |"
+    yield f"| of it beside the end of the launch before, less | {beside:.1f} |"
     yield f"| **{made} launches** | **{whole:.0f}** |"
-    yield f"| of it until the device is set up, and until processes have ended | {setup:.1f} |"
+    yield f"| until the device is set up, and until processes have ended, in all | {setup:.1f} |"
     yield f"| of it warm-up and timed steps | {useful:.1f} |"
     yield f"| {REPEATS * count} repeats of the deterministic phase, more | {repeats:.1f} |"
     yield f"| one fork server before the first launch, more | {run.servers:.1f} |"
@@ -333,9 +388,9 @@ def smoke() -> Iterator[str]:
     named = ", ".join(f"`{one.name}` {one.extra:.1f} s" for one in longest)
     yield ""
     yield (
-        f"The aim is 60 s for {made} launches. {setup:.0f} s of the sum are contexts "
-        f"of the device that are made and ended; what untimed launches alone do (exports, repeated "
-        f"inputs) is most of {named}."
+        f"The aim is 60 s for {made} launches. Contexts of the device are made and ended in "
+        f"{setup:.0f} s, some of them beside others; what untimed launches alone do (exports, "
+        f"repeated inputs) is most of {named}."
     )
 
 
@@ -360,7 +415,7 @@ def node_parts() -> list[Parts]:
             parts.append(_of_today(name, host, protocol))
         else:
             parts.append(_as_recorded(name, _recorded(name) or _alike(name), protocol))
-    return parts
+    return [replace(one, is_later=facts_of("node", one.name)[0]) for one in parts]
 
 
 def _recorded(name: str) -> list[Launch]:
@@ -431,13 +486,15 @@ def node() -> Iterator[str]:
             f"| `{one.name}` | {one.build:.3g} | {one.first_step:.3g} | {one.digest:.2g} | "
             f"{one.check:.2g} | {one.untimed:.1f} | {one.timed:.1f} | {one.how} |"
         )
-    whole = sum(one.whole() for one in parts)
+    beside, repeats_beside = less(parts)
+    whole = sum(one.whole() for one in parts) - beside
     useful = LAUNCHES * sum(one.useful for one in parts)
-    repeats = REPEATS * sum(one.repeat for one in parts)
+    repeats = REPEATS * sum(one.repeat for one in parts) - repeats_beside
     yield ""
     yield (
         f"- {len(parts)} cases with an untimed and {LAUNCHES} timed launches each: "
-        f"{duration(whole)}, of which {useful / whole:.0%} useful; the aim is 6 min"
+        f"{duration(whole)}, of which {useful / whole:.0%} useful, and {duration(beside)} more "
+        f"beside the end of the launch before; the aim is 6 min"
     )
     made = 1 + LAUNCHES
     shares = {
@@ -447,8 +504,8 @@ def node() -> Iterator[str]:
         "contexts of the device": made * len(parts) * (forked_setup() + ending()),
         "clocks": sum(made * one.calibrate for one in parts),
     }
-    named = ", ".join(f"{seconds / whole:.0%} {part}" for part, seconds in shares.items())
-    yield f"- the rest, for the most part: {named}"
+    named = ", ".join(f"{duration(seconds)} {part}" for part, seconds in shares.items())
+    yield f"- the rest, for the most part, in processes that overlap: {named}"
     yield f"- {REPEATS} repeats a case in the deterministic phase, more: {duration(repeats)}"
 
 
@@ -471,6 +528,25 @@ class Row:
     @property
     def repeat(self) -> float:
         return forked_setup() + self.build + self.step + ending()
+
+    def in_order(self, launches: int) -> tuple[Timed, list[Timed], list[Timed]]:
+        """The untimed launch, the timed ones of which the last checks a last output, the repeats.
+
+        A first output is checked last in the untimed launch alone.
+        """
+        plain = self.repeat + self.calibrate
+        untimed = self._split(plain + self.reference, self.reference, is_reference=True)
+        first = 0.0 if self.is_shared else self.reference
+        timed = [
+            self._split(plain + self.useful + first + last, last)
+            for last in [0.0] * (launches - 1) + [self.reference]
+        ]
+        return untimed, timed, [self._split(self.repeat, 0.0)] * REPEATS
+
+    def _split(self, whole: float, checked: float, *, is_reference: bool = False) -> Timed:
+        head, tail = forked_setup() + self.build, ending() + checked
+        middle = whole - head - tail
+        return Timed(case=self.name, head=head, middle=middle, tail=tail, is_reference=is_reference)
 
     def num_references(self, launches: int) -> int:
         """Of the first output once, or in each launch where none is kept, and of the last one."""
@@ -562,14 +638,25 @@ def acceptance() -> Iterator[str]:
     )
 
 
+def _rows_beside(rows: Sequence[Row], launches: int) -> float:
+    """Seconds that the launches of all rows take less where they overlap."""
+    made = [row.in_order(launches) for row in rows]
+    repeats = [one for _, _, several in made for one in several]
+    untimed = [one for one, _, _ in made]
+    timed = [several[number] for number in range(launches) for _, several, _ in made]
+    return sum(saved(each, setup=forked_setup()) for each in (repeats, untimed + timed))
+
+
 def _sum(rows: Sequence[Row], launches: int) -> str:
-    whole = sum(row.whole(launches) for row in rows)
+    beside = _rows_beside(rows, launches)
+    whole = sum(row.whole(launches) for row in rows) - beside
     useful = launches * sum(row.useful for row in rows)
     builds = sum((1 + launches + REPEATS) * row.build for row in rows)
     made = sum(row.num_references(launches) * row.reference for row in rows)
     return (
-        f"{duration(whole)}, of which {useful / whole:.0%} useful, {builds / whole:.0%} builds, "
-        f"{made / whole:.0%} references"
+        f"{duration(whole)}, of which {useful / whole:.0%} useful; builds take {duration(builds)}, "
+        f"references {duration(made)}, and {duration(beside)} of all that are beside the end of "
+        f"the launch before"
     )
 
 
@@ -625,6 +712,13 @@ one of these ways. `bench run` on a device says what it really took.
 A second build is left out, as none is made of rows whose bits repeat. One timed launch of a case
 checks its last output.
 
+The next launch's process begins [beside the end](../explanation/once.md#beside-the-end-of-a-launch)
+of the launch before. Counted of both is the longer: what is left of the one when its last timed step
+is over (its digest and checks where they come last, and the end of its process), and the start and
+build of the other. Of the first launch of a case only the start is beside, as nobody knows what
+memory its build takes, and {alone:.0%} of the launches begin alone. It is a rule and no measurement:
+that the two do not slow one another was not tried on such a device.
+
 ## `smoke`: an untimed and {launches} timed launches a case
 
 {smoke}
@@ -671,6 +765,7 @@ def page() -> str:
     return PAGE_TEXT.format(
         known="\n".join(("| part | how it is known |", "|---|---|", *known)),
         launches=LAUNCHES,
+        alone=ALONE,
         smoke="\n".join(smoke()),
         node="\n".join(node()),
         flops=UNKNOWN_FLOPS_PER_SECOND / 1e12,

@@ -86,6 +86,7 @@ class GemmSearch(Workload[State, torch.Tensor]):
     small: ClassVar[Parameters] = {"divisor": 64}
     is_repeatable: ClassVar[bool] = False
     spread: ClassVar[float] = 2**-8
+    checks_later: ClassVar[bool] = True
     data_pattern: ClassVar[str] = "standard normal numbers"
 
     dtype: str = "bfloat16"

@@ -49,9 +49,9 @@ from appliance.worker.forkserver import (
     load,
 )
 from appliance.worker.measure import Progress
-from appliance.worker.memory_lack import is_lack_of_memory
 from appliance.worker.parameters import one_line
 from appliance.worker.prepare import LaunchRefused, float32_products, prepared
+from appliance.worker.torch_device import is_lack_of_memory
 from appliance.worker.workload_loader import import_to_fork
 from workloads.contract.failures import ParameterError, Unsupported
 from workloads.parts.distributed import ranks

@@ -66,7 +66,6 @@ from appliance.records.journal import (
 from appliance.records.json import Record
 from appliance.records.request import LaunchSpec
 from appliance.worker import cache_check, outputs, timing
-from appliance.worker.memory_lack import is_lack_of_memory
 from appliance.worker.witness import Witness
 from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
@@ -86,8 +85,9 @@ class Machine:
     piece of work that keeps the device busy and changes nothing;
     `make_witness` gives a witness of the device's other users, None where it can have none;
     `libraries` the files that this process runs, with their digests; `give_back` hands memory that
-    is no longer used back to the device; `more_checks` is what is to be checked of the device
-    beside each output, `input_checks` of the inputs that a build drew.
+    is no longer used back to the device, and `is_lack_of_memory` tells of an exception whether it
+    came of that; `more_checks` is what is to be checked of the device beside each output,
+    `input_checks` of the inputs that a build drew.
     """
 
     stopwatch: timing.Stopwatch
@@ -99,6 +99,7 @@ class Machine:
     libraries: Callable[[], Mapping[str, str | None]]
     make_witness: Callable[[], Witness | None] = lambda: None
     give_back: Callable[[], object] = lambda: None
+    is_lack_of_memory: Callable[[BaseException], bool] = lambda error: False  # noqa: ARG005
     more_checks: Callable[[], Iterable[Check]] = tuple
     input_checks: Callable[[], Iterable[Check]] = tuple
 
@@ -299,7 +300,7 @@ class LaunchCourse:
         try:
             return make()
         except BaseException as error:
-            if self.spec.ahead != "build" or not is_lack_of_memory(error):
+            if self.spec.ahead != "build" or not self.machine.is_lack_of_memory(error):
                 raise
         finally:
             self._reach("build")

@@ -51,7 +51,11 @@ class LaunchRefused(Exception):
 
 
 def prepared(
-    spec: LaunchSpec, link: Link, rank: int, progress: Progress, turn: Callable[[], None]
+    spec: LaunchSpec,
+    link: Link,
+    rank: int,
+    progress: Progress,
+    turn: Callable[[], None] = lambda: None,
 ) -> LaunchCourse:
     """The launch, ready to run; `progress` is told how far it comes.
 
@@ -264,6 +268,7 @@ def _machine(spec: LaunchSpec, target: Target, stopwatch: torch_device.DeviceSto
         agree=int if joined is None else partial(joined.largest, device=target.device),
         libraries=partial(libraries.loaded, digests),
         give_back=partial(torch_device.give_back, target.device),
+        is_lack_of_memory=torch_device.is_lack_of_memory,
         make_witness=partial(torch_device.device_witness, target.device, stopwatch),
         more_checks=partial(_checks_of_products, spec, target.device),
         input_checks=partial(drawn.checks, target),

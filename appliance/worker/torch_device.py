@@ -62,6 +62,13 @@ def busy_work(device: torch.device) -> Callable[[], None]:
     return multiply
 
 
+def is_lack_of_memory(error: BaseException) -> bool:
+    """By its class, or by the words of torch's allocator of the host, which raises no other."""
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
+        isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    )
+
+
 def give_back(device: torch.device) -> None:
     """Hand memory that no tensor uses back to the device."""
     if device.type != "cpu":

@@ -74,6 +74,7 @@ class DenseProduct(Workload[Operands, torch.Tensor]):
 
     by_columns: ClassVar[bool] = False
     values: ClassVar[Map] = maps.NORMAL
+    checks_later: ClassVar[bool] = True
     domain: ClassVar[str] = "operators"
     data_pattern: ClassVar[str] = "standard normal numbers"
 

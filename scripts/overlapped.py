@@ -1,0 +1,49 @@
+"""What launches take that begin beside the end of the one before: the rule of device-budget.md.
+
+Of a launch, `head` is what its process may do before the one before has ended (begin, set its
+device up and, where what the build holds is known, build), and `tail` what that one does once its
+last timed step is over. Both together take as long as the longer one. What is between them is of
+one launch alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from appliance.runner.users_log import MOST_IN_A_ROW
+
+ALONE = 1 / (MOST_IN_A_ROW + 1)
+"""Part of the launches that begin alone all the same, so that others on a device are looked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timed:
+    """A launch of a case, in seconds; `is_reference`: what it makes, the case's others read."""
+
+    case: str
+    head: float
+    middle: float
+    tail: float
+    is_reference: bool = False
+
+    @property
+    def whole(self) -> float:
+        return self.head + self.middle + self.tail
+
+
+def saved(launches: Sequence[Timed], *, setup: float) -> float:
+    """Seconds that the launches of a sequence take less than one after another.
+
+    The first launch of a case sets its device up alone (`setup`), as nobody knows what it holds.
+    """
+    seen: set[str] = set()
+    seconds = 0.0
+    for earlier, later in pairwise(launches):
+        seen.add(earlier.case)
+        if earlier.is_reference and earlier.case == later.case:
+            continue
+        head = later.head if later.case in seen else min(setup, later.head)
+        seconds += min(earlier.tail, head)
+    return (1 - ALONE) * seconds
