@@ -4,8 +4,8 @@
 
 For each model of the qualified records a node of one device is planned, with every feature of that
 kind of device and every library, by the arithmetic of `bench plan`: recorded times where there are
-some, else the allowances of the suites. The schedules are of the H100 whose probe is recorded in
-tests/recorded/h100.
+some, else estimates, else the allowances of the suites. The schedules are of the H100 whose probe
+is recorded in tests/recorded/h100.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ HEAD = """# How long the suites take
 Planned times on one device of each model that has qualified records, if every case is decided at
 its first interim analysis. An *allowance* is what the suite's file says, for a device that nobody
 has timed; it is no measurement and mostly far too long. An *estimate* adds up the parts of a launch
-around a step that was timed ([how](../how-to/minutes.md)). `bench qualify` records a device's own
+around a step that was timed, or that is *assumed* of its operations and bytes
+([how](../how-to/minutes.md)). `bench qualify` records a device's own
 times. "-": one such device runs none of it, or, of a processor, the rows are sized for
 accelerators. `bench list suites` prints the same.
 
@@ -140,6 +141,7 @@ def time_of(suite: Suite, model: str, observed: Sequence[ObservedCase]) -> Suite
         num_cases=len(cases),
         num_recorded=sources.count("recorded"),
         num_estimated=sources.count("estimated"),
+        num_assumed=sources.count("assumed"),
         is_disturbed="recorded" in sources
         and any(one.disturbed for one in observed if one.model == model),
     )

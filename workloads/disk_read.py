@@ -1,10 +1,11 @@
 """Reads of a file on a disk, in its order or at random, past the memory that caches it.
 
-A launch writes a file of `file_bytes` into the run's own folder, or into `folder`, and one step
-reads the next `blocks` blocks of it, in order or by a seeded permutation, `threads` at a time. The
-file has no name and is gone with its process; a folder without room for it makes the case
-unsupported. Reads bypass the page cache, or drop each block from it where the file system refuses
-that (the check's name says which). The reader takes microseconds a block.
+The untimed launch writes a file of `file_bytes` into the run's own folder, which the others read
+and which goes with the last of them; into a `folder` that is named each launch writes one of its
+own, which has no name and is gone with its process. One step reads the next `blocks` blocks of it,
+in order or by a seeded permutation, `threads` at a time. A folder without room for it makes the
+case unsupported. Reads bypass the page cache, or drop each block from it where the file system
+refuses that (the check's name says which). The reader takes microseconds a block.
 
 The check computes all bits of every block that was read from the seed and its place: a flipped bit,
 a block from another place or an earlier step, and a read that stopped short would be seen.
@@ -19,6 +20,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
+from appliance.generator.words import PAGE
 from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
@@ -26,7 +28,7 @@ from workloads.contract.failures import ParameterError
 from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
-from workloads.parts.memory.disk import PAGE, Reader, blocks_content, make_file, reader
+from workloads.parts.memory.disk import Reader, blocks_content, make_file, reader, shared_file
 from workloads.parts.numerics.bits import num_differing
 from workloads.parts.numerics.parameters import require_choice, require_positive
 
@@ -77,14 +79,17 @@ class DiskRead(Workload[State, torch.Tensor]):
         return Work(units=float(self.blocks * self.block_bytes), unit="bytes")
 
     def build(self, target: Target, seed: int) -> State:
-        del target
+        if self.folder:
+            file = make_file(self.folder, self.file_bytes, seed)
+        else:
+            file = shared_file(target.artifacts, self.file_bytes, seed)
         total = self.file_bytes // self.block_bytes
         order = np.arange(total)
         if self.pattern == "random":
             np.random.default_rng(seed).shuffle(order)
         return State(
             reader=reader(
-                make_file(self.folder, self.file_bytes, seed),
+                file,
                 num_blocks=self.blocks,
                 block_bytes=self.block_bytes,
                 threads=self.threads,

@@ -20,6 +20,7 @@ from appliance.records.suite import Protocol
 from appliance.records.system import Device, Fact, Facts, System
 from appliance.records.verdict import Reason
 from appliance.records.workload import Bound, Work
+from appliance.storage.device_file import quantities
 
 LIBRARIES = (
     "torch",
@@ -300,7 +301,7 @@ def least_of(peaks: Peaks, device: Device, work: Work, bound_by: Bound) -> float
 def _peak_of(
     peaks: Peaks, device: Device, work: Work, bound_by: Bound, metric: str
 ) -> float | None:
-    names = _quantities(work, bound_by, metric)
+    names = quantities(work, bound_by, metric)
     figures = [
         figure
         for peak in peaks.peak
@@ -308,19 +309,6 @@ def _peak_of(
         if (figure := _of_device(peak, device)) is not None
     ]
     return max(figures, default=None)
-
-
-def _quantities(work: Work, bound_by: Bound, metric: str) -> tuple[str, ...]:
-    precision = work.precision
-    if metric == "bytes_per_second":
-        return ("memory_bytes_per_second",) if bound_by == "memory" else ()
-    if metric != "flops_per_second" or not precision:
-        return ()
-    return (
-        f"{precision}_flops_per_second",
-        f"{precision}_matrix_flops_per_second",
-        f"{precision}_operations_per_second",
-    )
 
 
 def _of_device(peak: Peak, device: Device) -> float | None:

@@ -2,6 +2,8 @@
 
 A launch that is left is expected to take what launches of its case and kind have taken. Where none
 has ended yet, it is the plan's figure times how far launches of its kind, or all, were off theirs.
+Rows whose step the plan assumes are a kind apart: they may be off by several times, and say nothing
+of others.
 What passes between launches, imports of fork servers among it, is spread over the groups. The first
 launches say little of the others: they import, compile and fill caches. So the plan counts as much
 as a quarter of its launches would, of a kind of which none has ended as much as all; and until that
@@ -24,7 +26,8 @@ from appliance.records.plan import Case, Launch, Plan
 
 REPEAT_PART = 1 / 3
 """Of the untimed launch's time, what a repeat takes: it builds and steps, and checks nothing."""
-Kind = Literal["reference", "timed", "repeat"]
+Kind = tuple[Literal["reference", "timed", "repeat"], bool]
+"""Of a launch, and whether the step of its row is assumed."""
 PLAN_SHARE = 0.25
 """Of the planned time, what the plan counts for against launches that were measured."""
 MINUTE = 60.0
@@ -62,6 +65,9 @@ class RemainingTime:
         self._next = dict.fromkeys(self._cases, 0)
         for case in self._cases:
             self.analysed(case, 0, is_decided=False)
+        rows = plan.schedule.rows if plan.schedule else ()
+        assumed = {row.name for row in rows if row.is_assumed}
+        self._assumed = {name for name in self._cases if name.partition("@")[0] in assumed}
         self._measured: dict[tuple[str, Kind], list[float]] = {}
         self._planned: dict[Kind, list[float]] = {}
         self._group_of = {name: at for at, group in enumerate(plan.groups) for name in group}
@@ -96,7 +102,7 @@ class RemainingTime:
                 del self._left[name]
         if not seconds:
             return
-        kind = _kind(launch)
+        kind = self._kind(launch)
         self._measured.setdefault((launch.case, kind), []).append(seconds)
         expected = launch_seconds(self._cases[launch.case], launch)
         self._planned.setdefault(kind, []).append(expected)
@@ -138,15 +144,18 @@ class RemainingTime:
         ]
 
     def _expected(self, launch: Launch) -> float:
-        kind = _kind(launch)
+        kind = self._kind(launch)
         if measured := self._measured.get((launch.case, kind)):
             return statistics.fmean(measured)
         return launch_seconds(self._cases[launch.case], launch) * self._factor(kind)
 
     def _factor(self, kind: Kind) -> float:
-        """Measured over planned time, of launches of this kind if any has ended, else of all."""
+        """Measured over planned time, of launches of this kind if any has ended, else of all.
+
+        All of rows whose step is assumed too, or of the others.
+        """
         is_own = kind in self._planned
-        kinds = [kind] if is_own else list(self._planned)
+        kinds = [kind] if is_own else [one for one in self._planned if one[1] == kind[1]]
         prior = self._prior_seconds if is_own else self._prior_seconds / PLAN_SHARE
         planned = prior + sum(sum(self._planned[one]) for one in kinds)
         measured = prior + sum(
@@ -154,8 +163,8 @@ class RemainingTime:
         )
         return measured / planned if planned > 0 else 1.0
 
-
-def _kind(launch: Launch) -> Kind:
-    if launch.is_repeat:
-        return "repeat"
-    return "timed" if launch.is_timed else "reference"
+    def _kind(self, launch: Launch) -> Kind:
+        is_assumed = launch.case in self._assumed
+        if launch.is_repeat:
+            return "repeat", is_assumed
+        return "timed" if launch.is_timed else "reference", is_assumed

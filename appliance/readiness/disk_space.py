@@ -55,7 +55,7 @@ def needed(plan: Plan) -> Room:
         journal=journal,
         pages=PAGES_BYTES + math.ceil(PAGES_PART * journal),
         logs=LOG_BYTES,
-        work=CACHE_BYTES + sum(map(_exported, plan.cases)) + _largest_file(plan),
+        work=CACHE_BYTES + sum(map(_exported, plan.cases)) + sum(map(_read_back, plan.cases)),
     )
 
 
@@ -95,8 +95,7 @@ def _exported(case: Case) -> int:
     return MODEL_BYTES * case.num_parameters if is_served and case.num_parameters else 0
 
 
-def _largest_file(plan: Plan) -> int:
-    """Of the file that a case reads back: one at a time, and gone with its launch."""
-    here = (case.parameters for case in plan.cases if not case.parameters.get("folder"))
-    sizes = (parameters.get("file_bytes") for parameters in here)
-    return max((one for one in sizes if isinstance(one, int)), default=0)
+def _read_back(case: Case) -> int:
+    """Of the file that a case reads back, which goes with the last of its launches."""
+    size = 0 if case.parameters.get("folder") else case.parameters.get("file_bytes")
+    return size if isinstance(size, int) else 0

@@ -163,7 +163,8 @@ class ScheduledRow(Record):
 
     `fixed_seconds` are of its untimed launch and its repeats, `launch_seconds` of one timed launch
     on all of its devices. `is_recorded`: both are of a qualified record; `is_estimated`: they are
-    added up from what is known of its work; else they are the suite's allowance. It makes `least`
+    added up from what is known of its work, and if `is_assumed` also how long its step takes; else
+    they are the suite's allowance. It makes `least`
     to `most` timed launches, or is left out (`launches` None). `variant_of` is the row that it is a
     drawn variant of; rows with the same `group` stand or fall together, because a criterion
     compares their speeds. `weight` is its part in the score. A row that is left out, and that the
@@ -181,14 +182,17 @@ class ScheduledRow(Record):
     most: int
     launches: int | None
     is_estimated: bool = False
+    is_assumed: bool = False
     waits: int = 0
 
     @property
     def times(self) -> str:
-        """What its seconds are: recorded, estimated or an allowance."""
+        """What its seconds are: recorded, estimated of a step timed or assumed, an allowance."""
         if self.is_recorded:
             return "recorded"
-        return "estimated" if self.is_estimated else "allowance"
+        if not self.is_estimated:
+            return "allowance"
+        return "step assumed" if self.is_assumed else "estimated"
 
     @property
     def whole(self) -> int:

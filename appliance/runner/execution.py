@@ -27,6 +27,7 @@ from appliance.errors import ApplianceError, OutputError, RunInterrupted
 from appliance.evidence import run_state
 from appliance.evidence.folding import fold_ns
 from appliance.evidence.software_fault import UNAVAILABLE
+from appliance.generator.words import FILE
 from appliance.ipc.channel import Listener
 from appliance.planning import sessions
 from appliance.planning.plan import case_analyses, case_seed, fresh_controls
@@ -304,11 +305,11 @@ class _Run:
 
     def settle_all(self) -> None:
         """Settle every group up to the end of the session, in their order."""
+        for name in self.history.incomplete():  # whose parent may not have stored them
+            self._store_logs(name)
         for case in self.cases.values():
             if self._has_lost_artifacts(case):
                 self.history.make_again(case)
-        for name in self.history.incomplete():  # whose parent may not have stored them
-            self._store_logs(name)
         self.observer.run_begins(self.plan, self.history.num_settled, self.session)
         launches = {launch.id: launch for launch in self.plan.launches}
         supervisor = Supervisor(
@@ -333,6 +334,8 @@ class _Run:
             raise
         finally:
             supervisor.close()
+            for case in self.cases.values():
+                self._drop_file(case)
 
     def _group(
         self,
@@ -375,6 +378,9 @@ class _Run:
             self.counters.after(counted)
             self._stop_if_full()
             self._stop_if_interrupted()
+        for case in {launch.case: self.cases[launch.case] for launch in group}.values():
+            if self._file(case).exists() and not self._is_left(case):
+                self._drop_file(case)
 
     # -------------------------------------------------------------- processes started ahead
 
@@ -521,12 +527,28 @@ class _Run:
         has_failed = launch.number != 0 and self.history.failed_reference(case) is not None
         return is_left and not (case.unsupported or case.software or has_failed)
 
+    def _is_left(self, case: Case) -> bool:
+        """Whether a launch of the case may still be made."""
+        own = [launch for launch in self.plan.launches if launch.case == case.id]
+        is_decided = self.history.is_decided(case)
+        return any(
+            not self.history.is_settled(launch) and not (launch.is_timed and is_decided)
+            for launch in own
+        )
+
+    def _drop_file(self, case: Case) -> None:
+        """Remove the large file that the case's launches read; whoever goes on makes it again."""
+        self._file(case).unlink(missing_ok=True)
+
+    def _file(self, case: Case) -> Path:
+        return self._artifacts(case) / FILE
+
     def _has_lost_artifacts(self, case: Case) -> bool:
-        """Whether files are gone that the case's untimed launch made for the others."""
+        """Whether files are gone that the case's untimed launch made for others yet to be made."""
         folder = self._artifacts(case)
         is_made = self.history.failed_reference(case) is None
         names = self.history.artifacts(case) if is_made else {}
-        return any(not (folder / name).exists() for name in names)
+        return any(not (folder / name).exists() for name in names) and self._is_left(case)
 
     def _round_ends(self, place: tuple[int, int, int]) -> None:
         """Make the interim analyses that are due, once every case has its launch of this round.

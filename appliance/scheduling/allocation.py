@@ -9,6 +9,9 @@ one of a row that is, so
    most for a second: n launches of weight w leave a variance of w^2 / n, in units of a launch's;
 4. then rows whose times are judged get the launches of their next interim analyses, likewise.
 
+A row whose step is assumed gets its fewest launches alone: what more would tell is made of the time
+that is left, once its launches have been timed.
+
 A row has the time for its last launch when it begins: a case that is decided earlier ends earlier.
 """
 
@@ -41,6 +44,10 @@ class _Group:
     @property
     def most(self) -> int:
         return max(self.least, min(row.most for row in self.rows))
+
+    @property
+    def is_assumed(self) -> bool:
+        return any(row.is_assumed for row in self.rows)
 
     @property
     def launch_seconds(self) -> float:
@@ -117,11 +124,13 @@ def waiting(
 def most_launches(rows: Sequence[ScheduledRow], analyses: Sequence[int]) -> dict[str, int]:
     """By row the timed launches that it makes if all time is left.
 
-    A row whose times are judged has those of its later interim analyses; others have no more than
-    are made as a whole.
+    A row whose times are judged has those of its later interim analyses, and one whose step is
+    assumed those of its first; others have no more than are made as a whole.
     """
     return {
-        row.name: max(row.whole, group.most) if group.most > analyses[0] else row.whole
+        row.name: max(row.whole, group.most)
+        if group.most > analyses[0] or group.is_assumed
+        else row.whole
         for group in _groups(rows)
         for row in group.rows
     }
@@ -175,7 +184,7 @@ def _best_step(
     for group in groups:
         count = made.get(group.place)
         wanted = None if count is None else group.next_count(count, analyses)
-        if count is None or wanted is None:
+        if count is None or wanted is None or group.is_assumed:
             continue
         if (wanted - count) * group.launch_seconds <= left:
             key = (

@@ -1,10 +1,12 @@
 """What a launch of a case takes, by what is known of its work: a recorded time, or an estimate.
 
 A recorded time is that of launches of the very same work on the device's model. Where there is
-none, but a step of the same workload with the same parameters was timed on the model, in whatever
-version, the parts of a launch are added up: its set-up, build and first steps, the protocol's
-clocks, warm-up and blocks, and the host's reference. A variant that the seed drew takes what its
-row takes.
+none, the parts of a launch are added up: its set-up, build and first steps, the protocol's clocks,
+warm-up and blocks, and the host's reference. The step among them is one of the same workload with
+the same parameters that was timed on the model, in whatever version; else one that is assumed, of
+the step's work over a share of the vendor's figures (`step_rates.py`). A variant that the seed drew
+of a row whose step was timed takes what its row takes. Nothing is estimated of work whose step
+counts nothing, on a model without figures, and of several ranks: they have the suite's allowance.
 """
 
 from __future__ import annotations
@@ -18,21 +20,30 @@ from appliance.records.plan import Case
 from appliance.records.qualified import ObservedCase
 from appliance.records.suite import Protocol
 from appliance.scheduling import references
+from appliance.scheduling.step_rates import assumed_step_seconds
 from appliance.storage.qualified_file import is_same_work
 
-SETUP_SECONDS, BUILD_SECONDS = 0.3, 10.0
-"""Of a forked launch until its device is set up, and of a build at full size; on the recorded H100
-builds took 0.1 to 15 s (docs/reference/device-budget.md)."""
+SETUP_SECONDS = 0.5
+"""Of a forked launch until its device is set up, and from its last record to the end of its
+process: 0.29 s and 0.17 s on the recorded H100 (docs/reference/device-budget.md)."""
+BUILD_SECONDS, PRODUCTS_BUILD_SECONDS = 10.0, 3.0
+"""Of a build of a model, and of other inputs, at full size: on the recorded H100 0.1 to 15 s, and
+2.5 s at most (docs/reference/device-budget.md)."""
 FIRST_STEPS = 2
 """Steps outside warm-up and blocks."""
-Source = Literal["recorded", "estimated"]
+Source = Literal["recorded", "estimated", "assumed"]
+"""Of an estimate the step was timed, or it is assumed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """Seconds of one launch that checks its first and its last output, and where they are from."""
+    """Seconds of one timed launch that checks an output, and where they are from.
+
+    `untimed_seconds` are of one that checks its first output and times nothing.
+    """
 
     seconds: float
+    untimed_seconds: float
     source: Source
 
 
@@ -49,23 +60,35 @@ def recorded_seconds(
     return max(known, key=lambda one: one.recorded_utc).launch_seconds if known else None
 
 
-def estimated_seconds(
-    case: Case, model: str | None, observed: Iterable[ObservedCase], protocol: Protocol
+def timed_step_seconds(
+    case: Case, model: str | None, observed: Iterable[ObservedCase]
 ) -> float | None:
-    """What a launch of this work takes by the parts that are known; None without a timed step.
-
-    Of full sizes on accelerators alone: what small rows take is in their suites.
-    """
+    """What a step of the same workload and parameters took on the model; None if never timed."""
     steps = [one for one in observed if one.step_seconds and _is_like(one, case, model)]
-    if case.small or not steps:
-        return None
-    step = max(steps, key=lambda one: one.recorded_utc).step_seconds or 0.0
+    return max(steps, key=lambda one: one.recorded_utc).step_seconds if steps else None
+
+
+def estimate(case: Case, step: float, protocol: Protocol, source: Source) -> Known:
+    """What a launch takes whose step takes so many seconds, by its parts."""
     file = references.load()
     reference = file.seconds(case.workload, case.parameters, case.work.flops, file.cores) or 0.0
+    build = BUILD_SECONDS if case.num_parameters else PRODUCTS_BUILD_SECONDS
+    clocks = protocol.calibration_seconds
+    untimed = SETUP_SECONDS + build + FIRST_STEPS * step + clocks + reference
     warm_up = launch_constants.warm_up_seconds(protocol, step)
-    blocks = protocol.blocks * launch_constants.block_seconds(protocol, step)
-    before = SETUP_SECONDS + BUILD_SECONDS + FIRST_STEPS * step + protocol.calibration_seconds
-    return round(before + warm_up + blocks + reference, 1)
+    timed = warm_up + protocol.blocks * _block_seconds(case, step, protocol)
+    return Known(
+        seconds=round(untimed + timed, 1),
+        untimed_seconds=round(untimed, 1),
+        source=source,
+    )
+
+
+def _block_seconds(case: Case, step: float, protocol: Protocol) -> float:
+    """Of inference, whose timed outputs are drawn, all of the protocol's steps are made."""
+    if case.scenario:
+        return max(protocol.block_seconds, protocol.block_steps * step)
+    return launch_constants.block_seconds(protocol, step)
 
 
 def known_times(
@@ -80,8 +103,10 @@ def known_times(
     known = {name: one for name, one in own.items() if one is not None}
     for case in cases:
         base = known.get(case.variant_of) if case.variant_of in by_id else None
-        if base is not None:
-            known.setdefault(case.id, replace(base, source="estimated"))
+        mine = known.get(case.id)
+        is_better = mine is None or mine.source == "assumed"
+        if base is not None and base.source != "assumed" and is_better:
+            known[case.id] = replace(base, source="estimated")
     return known
 
 
@@ -91,7 +116,7 @@ def with_known_times(cases: Sequence[Case], known: Mapping[str, Known]) -> tuple
         replace(
             case,
             expected_seconds=known[case.id].seconds,
-            reference_seconds=known[case.id].seconds,
+            reference_seconds=known[case.id].untimed_seconds,
         )
         if case.id in known
         else case
@@ -104,9 +129,14 @@ def _known(
 ) -> Known | None:
     recorded = recorded_seconds(case, model, observed)
     if recorded is not None:
-        return Known(seconds=recorded, source="recorded")
-    estimated = estimated_seconds(case, model, observed, protocol)
-    return None if estimated is None else Known(seconds=estimated, source="estimated")
+        return Known(seconds=recorded, untimed_seconds=recorded, source="recorded")
+    if case.small or case.steps is not None or case.workload in launch_constants.SEGMENTED:
+        return None  # what small rows take, rows of so many steps and segments is in their suites
+    timed = timed_step_seconds(case, model, observed)
+    if timed is not None:
+        return estimate(case, timed, protocol, "estimated")
+    assumed = assumed_step_seconds(case, model)
+    return None if assumed is None else estimate(case, assumed, protocol, "assumed")
 
 
 def _is_like(one: ObservedCase, case: Case, model: str | None) -> bool:

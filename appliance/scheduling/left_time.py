@@ -10,6 +10,13 @@ order, and each is made for which the rest of the minutes is long enough:
 - launches up to the next interim analysis take each as long as the longest one that the case has
   made, and are made where the case is not decided and has made all launches before.
 
+A row whose step nobody has timed stands among those that are assured by an estimate that may be
+wrong by several times. It pays for that itself: once its launches have taken longer than was
+planned for them, its next one is made only where the minutes hold it, as long as its launches have
+been against their plan, beside all that is planned of other rows; and none of it begins when the
+minutes are over. So a wrong estimate takes no time of other rows, and exceeds the minutes by what
+one launch of it takes longer.
+
 The rest of the minutes is what they leave to the session's clock at the last launch or interim
 analysis of the wave before. So all of the rule follows from plan and journal, and is made once more
 by whoever verifies. Looking further is no second chance: the bounds of every test are those of the
@@ -21,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from appliance.planning.remaining_time import launch_seconds
 from appliance.planning.sessions import SessionClock
 from appliance.records.journal import InterimAnalysis, LaunchEnded, LaunchStarted, Line
 from appliance.records.plan import Case, Launch, Plan, ScheduledRow
@@ -80,6 +88,13 @@ class LeftTime:
         self._made: dict[str, int] = {}
         self._referenced: dict[str, bool] = {}
         self._longest: dict[str, float] = {}
+        self._assumed = _assumed_rows(plan)
+        self._cases = {case.id: case for case in plan.cases}
+        self._groups = tuple(plan.groups) if self._assumed else ()
+        self._group_of = {name: at for at, group in enumerate(self._groups) for name in group}
+        self._allowed: dict[int, bool] = {}
+        self._settled: set[str] = set()
+        self._spent: dict[str, tuple[float, float]] = {}
 
     def take(self, line: Line) -> None:
         """Note one more line."""
@@ -87,7 +102,7 @@ class LeftTime:
         if isinstance(event, LaunchStarted | LaunchEnded):
             launch = self._launches.get(event.launch)
             if launch is not None:
-                self._begin(launch.wave)
+                self.allows(launch)  # which is settled with the first launch of a wave or group
                 self._take_launch(launch, event)
         self._clock.take(line)
         if isinstance(event, InterimAnalysis) and event.is_decided:
@@ -97,15 +112,23 @@ class LeftTime:
 
     def allows(self, launch: Launch) -> bool:
         """Whether a launch that is to be settled next is made, as far as it is a matter of time."""
-        if not launch.wave or not self._minutes:
+        if not self._minutes:
             return True
-        return launch.case in self._begin(launch.wave).cases
+        if launch.wave:
+            return launch.case in self._begin(launch.wave).cases
+        row = row_name(launch.case)
+        return row not in self._assumed or self._has_room(self._group_of[launch.id], row)
 
     def given(self, wave: int) -> Given:
         """What a wave is given, which begins now if it has not begun."""
         return self._begin(wave)
 
     def _take_launch(self, launch: Launch, event: LaunchStarted | LaunchEnded) -> None:
+        self._settled.add(launch.id)
+        if isinstance(event, LaunchEnded) and event.wall_ns:
+            measured, planned = self._spent.get(launch.case, (0.0, 0.0))
+            expected = launch_seconds(self._cases[launch.case], launch)
+            self._spent[launch.case] = measured + event.wall_ns * 1e-9, planned + expected
         if isinstance(event, LaunchStarted):
             if launch.is_timed:
                 self._made[launch.case] = max(launch.number, self._made.get(launch.case, 0))
@@ -114,6 +137,44 @@ class LeftTime:
             self._longest[launch.case] = max(seconds, self._longest.get(launch.case, 0.0))
         elif launch.number == 0:
             self._referenced[launch.case] = event.outcome == "completed"
+
+    def _has_room(self, group: int, row: str) -> bool:
+        """Whether launches of a row with an assumed step are made; asked once for all of a group.
+
+        `group` is the place of theirs in the plan.
+        """
+        if group not in self._allowed:
+            left = MINUTE * self._minutes - self._settled_seconds
+            excess = max(self._excess(name) for name in self._groups[group])
+            needed = excess * self._planned(group)
+            is_late = excess > 1.0 and needed > left - self._others_seconds(row)
+            self._allowed[group] = left > 0 and not is_late
+        return self._allowed[group]
+
+    def _excess(self, launch: str) -> float:
+        """How many times as long as planned the launches of a case have taken so far; 1 of none."""
+        measured, planned = self._spent.get(self._launches[launch].case, (0.0, 0.0))
+        return measured / planned if planned > 0 else 1.0
+
+    def _others_seconds(self, row: str) -> float:
+        """What is planned of other rows and assured, and has not begun."""
+        return sum(
+            self._planned(at)
+            for at, names in enumerate(self._groups)
+            if row_name(self._launches[names[0]].case) != row
+        )
+
+    def _planned(self, group: int) -> float:
+        """Seconds of a group's launches that are assured, still to come and not decided."""
+        left = [
+            one
+            for name in self._groups[group]
+            if (one := self._launches[name]).wave == 0
+            and name not in self._settled
+            and not (one.is_timed and one.case in self._decided)
+            and (one.number == 0 or self._referenced.get(one.case, True))
+        ]
+        return max((launch_seconds(self._cases[one.case], one) for one in left), default=0.0)
 
     def _begin(self, wave: int) -> Given:
         """Chooses what a wave is given, when its first launch is to be settled."""
@@ -158,6 +219,12 @@ class LeftTime:
             else:
                 shared.append(seconds)
         return alone + max(shared)
+
+
+def _assumed_rows(plan: Plan) -> frozenset[str]:
+    """Names of the rows whose step is assumed; none of a plan without minutes."""
+    rows = () if plan.schedule is None else plan.schedule.rows
+    return frozenset(row.name for row in rows if row.is_assumed)
 
 
 def _parts(plan: Plan) -> Mapping[int, list[Part]]:

@@ -24,7 +24,8 @@ class SuiteTime(Record):
     """The planned minutes of a suite on one device of a model, as far as that holds its rows.
 
     `num_recorded` of its `num_cases` cases have a time in the model's qualified records, of
-    `num_estimated` a step was timed there; the others have the allowance of the suite.
+    `num_estimated` a step was timed there, of `num_assumed` it is assumed; the others have the
+    allowance of the suite.
     `is_disturbed`: others used a machine on which recorded times were taken.
     """
 
@@ -34,6 +35,7 @@ class SuiteTime(Record):
     num_cases: int
     num_recorded: int
     num_estimated: int = 0
+    num_assumed: int = 0
     is_disturbed: bool
 
     @property
@@ -41,11 +43,16 @@ class SuiteTime(Record):
         recorded = "recorded beside other load" if self.is_disturbed else "recorded"
         if self.num_recorded == self.num_cases:
             return recorded
-        counts = {recorded: self.num_recorded, "estimated": self.num_estimated}
+        counts = {
+            recorded: self.num_recorded,
+            "estimated": self.num_estimated,
+            "estimated of an assumed step": self.num_assumed,
+        }
         known = [f"{count} {source}" for source, count in counts.items() if count]
         if not known:
             return "allowance"
-        return f"of {self.num_cases} times {', '.join(known)}, else allowance"
+        rest = ", else allowance" if sum(counts.values()) < self.num_cases else ""
+        return f"of {self.num_cases} times {', '.join(known)}{rest}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,12 @@ from appliance.scheduling.allocation import allocated, has_any, most_launches, s
 from appliance.scheduling.forecast import known_times, with_known_times
 from appliance.scheduling.rows import row_name, rows_of
 
+_TIMES = {
+    "recorded": "a recorded time",
+    "estimated": "an estimate",
+    "step assumed": "an estimate of which the step is assumed",
+}
+
 
 def plan_within(inputs: PlanInputs, minutes: int, observed: Sequence[ObservedCase]) -> Plan:
     """The most informative plan of the suite within so many minutes.
@@ -72,9 +78,7 @@ def _why(row: ScheduledRow, schedule: Schedule) -> str:
     if row.variant_of in schedule.left_out:
         return f"it is a variant of {row.variant_of}, for which {schedule.minutes} min have no room"
     seconds = row.fixed_seconds + row.least * row.launch_seconds
-    by_what = {"recorded": "a recorded time", "estimated": "an estimate"}.get(
-        row.times, "an allowance"
-    )
+    by_what = _TIMES.get(row.times, "an allowance")
     return (
         f"it needs {seconds / 60:.1f} min at least, by {by_what}, and {schedule.minutes} min have "
         "no room for it"

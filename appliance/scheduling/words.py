@@ -44,7 +44,8 @@ def summary(plan: Plan, schedule: Schedule) -> str:
     can_run = [row for row in schedule.rows if row.fixed_seconds + row.launch_seconds > 0]
     num_run = sum(row.launches is not None for row in can_run)
     times = [row.times for row in can_run]
-    num_estimated = times.count("estimated")
+    known = {name: times.count(name) for name in ("estimated", "step assumed")}
+    others = {"estimated": "estimated", "step assumed": "estimated of an assumed step"}
     num_waiting = sum(bool(row.waits) for row in can_run)
     cannot = len(schedule.rows) - len(can_run)
     return (
@@ -54,7 +55,7 @@ def summary(plan: Plan, schedule: Schedule) -> str:
         + (f", {num_waiting} wait for time that is left" if num_waiting else "")
         + (f", {cannot} cannot run here" if cannot else "")
         + f"; the times of {times.count('recorded')} are recorded"
-        + (f", {num_estimated} estimated" if num_estimated else "")
+        + "".join(f", {count} {others[name]}" for name, count in known.items() if count)
         + ", the others allowances"
     )
 

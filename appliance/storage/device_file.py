@@ -9,6 +9,7 @@ from pathlib import Path
 from appliance.errors import UsageError
 from appliance.ipc import confined_reader
 from appliance.records.baseline import Baseline, Baselines, DeviceFile, Figure, Level, Peak, Peaks
+from appliance.records.workload import Bound, Work
 from appliance.storage import input_file
 from appliance.storage.toml_file import ROOT, did_you_mean, parse_json, parse_own, positive, unique
 from appliance.storage.units import QUANTITIES
@@ -38,6 +39,20 @@ def load_peaks(models: Sequence[str] | None) -> Peaks:
             if models is None or model in models:
                 peaks += [_peak(model, figure) for figure in device.figure]
     return Peaks(peak=tuple(peaks))
+
+
+def quantities(work: Work, bound_by: Bound, metric: str) -> tuple[str, ...]:
+    """Which figures bound a metric of such work, by their names; none where nothing does."""
+    precision = work.precision
+    if metric == "bytes_per_second":
+        return ("memory_bytes_per_second",) if bound_by == "memory" else ()
+    if metric != "flops_per_second" or not precision:
+        return ()
+    return (
+        f"{precision}_flops_per_second",
+        f"{precision}_matrix_flops_per_second",
+        f"{precision}_operations_per_second",
+    )
 
 
 def load_baselines(models: Sequence[str], path: Path | None = None) -> Baselines:

@@ -6,6 +6,9 @@ elements whole and of a larger one as many, which takes a millisecond. All launc
 one seed, so each tensor is made once. A number that differs is a fault of the device, which the
 launch must have found itself: it checks its inputs before its first step. Where it did not, the
 record was written by somebody else.
+
+A file of words that a case's launches share is held to the seed by its size and by the pages of it
+that the seed draws.
 """
 
 from __future__ import annotations
@@ -19,8 +22,10 @@ from appliance.errors import EvidenceError
 from appliance.generator import drawing, maps
 from appliance.generator.drawing import Drawn
 from appliance.generator.formats import num_bytes
+from appliance.generator.words import FILE, PAGE, sampled_digest
 from appliance.planning.plan import case_seed
 from appliance.records.journal import (
+    Artifact,
     Checked,
     DrawnInput,
     InputsDrawn,
@@ -88,7 +93,29 @@ def check_inputs(plan: Plan, lines: Sequence[Line]) -> str:
             _compare(name, one, wrong)
             made.update(drawn)
     _check_alike(launches)
+    _check_files(plan, lines, seed)
     return f"; {len(made)} drawn inputs made again from their seeds" if made else ""
+
+
+def _check_files(plan: Plan, lines: Sequence[Line], seed: str) -> None:
+    """EvidenceError unless the files that launches wrote or read have the words of their seeds."""
+    cases = {case.id: case for case in plan.cases}
+    of_launch = {launch.id: cases[launch.case] for launch in plan.launches}
+    files = (line.event for line in lines if isinstance(line.event, Artifact))
+    for event in files:
+        case = of_launch.get(event.launch)
+        if event.name != FILE or case is None:
+            continue
+        size = case.parameters.get("file_bytes")
+        if not isinstance(size, int) or size < PAGE or size % PAGE:
+            raise EvidenceError(
+                f"journal.jsonl: launch {event.launch} reads a file, and its case has none"
+            )
+        wanted = (size, sampled_digest(case_seed(seed, case), size))
+        if (event.size_bytes, event.sha256) != wanted:
+            raise EvidenceError(
+                f"journal.jsonl: launch {event.launch} read a file that is not of the case's seed"
+            )
 
 
 def _gathered(plan: Plan, lines: Sequence[Line]) -> Mapping[str, _Launch]:

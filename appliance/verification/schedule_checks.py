@@ -80,6 +80,7 @@ def _check_rows(plan: Plan, schedule: Schedule, criteria: Criteria) -> None:
             least=_least(shown, plan, criteria),
             is_recorded=shown.is_recorded and again.is_recorded,
             is_estimated=shown.is_estimated and again.is_estimated,
+            is_assumed=shown.is_assumed and again.is_assumed,
             launches=shown.launches,
             waits=shown.waits,
         )
@@ -107,7 +108,7 @@ def _sources(plan: Plan, schedule: Schedule) -> dict[str, Source]:
             if row.name == row_name(case.id) and row.is_recorded:
                 named[case.id] = "recorded"
             elif row.name == row_name(case.id) and row.is_estimated:
-                named[case.id] = "estimated"
+                named[case.id] = "assumed" if row.is_assumed else "estimated"
     return named
 
 
@@ -152,11 +153,12 @@ def _check_times(
     for case in plan.cases:
         own = known.get(case.id)
         is_called_so = case.id in named and not (case.unsupported or case.software)
-        has_other = own is not None and {case.expected_seconds, case.reference_seconds} != {
-            own.seconds
-        }
+        has_other = own is not None and (
+            (case.expected_seconds, case.reference_seconds) != (own.seconds, own.untimed_seconds)
+            or (is_called_so and named[case.id] != own.source)
+        )
         if has_other or (own is None and is_called_so):
-            there = "none" if own is None else f"{own.seconds:.6g} s"
+            there = "none" if own is None else f"{own.seconds:.6g} s ({own.source})"
             raise EvidenceError(
                 f"plan.json goes by {case.expected_seconds:.6g} s for a launch of {case.id}, and "
                 f"the records of bench {VERSION} have {there}"

@@ -8,7 +8,7 @@ import pytest
 from support.launching import case, plan
 
 from appliance.planning.remaining_time import PLAN_SHARE, REPEAT_PART, RemainingTime, launch_seconds
-from appliance.records.plan import Plan, Schedule
+from appliance.records.plan import Plan, Schedule, ScheduledRow
 
 
 def two_cases(*, repeats: int = 0, launches: int = 2, sessions: int = 1) -> Plan:
@@ -63,6 +63,27 @@ def test_time_between_launches_counts_for_each_group_left() -> None:
     elapsed = told(made, remaining, "one@cpu:0/0", "other@cpu:0/0", factor=1.0) + 2 * 0.5
     between = 2 * 0.5 / (2 + PLAN_SHARE * 6)
     assert remaining.seconds(elapsed) == pytest.approx(4 * (2 + between))
+
+
+def test_row_whose_step_is_assumed_says_nothing_of_others_and_others_nothing_of_it() -> None:
+    row = ScheduledRow(
+        name="one",
+        group="one",
+        variant_of="",
+        weight=1.0,
+        fixed_seconds=1.0,
+        launch_seconds=2.0,
+        is_recorded=False,
+        is_estimated=True,
+        is_assumed=True,
+        least=1,
+        most=2,
+        launches=2,
+    )
+    made = replace(two_cases(), schedule=Schedule(minutes=60, rows=(row,)))
+    remaining = RemainingTime(made)
+    elapsed = told(made, remaining, "one@cpu:0/0", "one@cpu:0/1", factor=10.0)
+    assert remaining.seconds(elapsed) == pytest.approx(20.0 + 1 + 2 * 2)
 
 
 def test_first_launches_move_no_estimate_beyond_the_minutes_asked_for() -> None:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,14 @@ def test_more_launches_and_devices_and_larger_models_need_more_room() -> None:
     assert more.journal - least.journal >= 5 * disk_space.LAUNCH_BYTES
     assert more.pages - least.pages >= disk_space.PAGES_PART * 5 * disk_space.LAUNCH_BYTES
     assert (more.logs, more.work) == (least.logs, least.work)
+
+
+def test_files_that_cases_read_back_lie_there_side_by_side() -> None:
+    reading = replace(a_case("gemm"), parameters={"file_bytes": 10**9})
+    elsewhere = replace(a_case("llama"), parameters={"file_bytes": 10**9, "folder": "/scratch"})
+    least = disk_space.needed(a_plan(a_case("bert")))
+    both = disk_space.needed(a_plan(reading, replace(reading, id="bert@cpu:0"), elsewhere))
+    assert both.work - least.work == 2 * 10**9
 
 
 @needs_root

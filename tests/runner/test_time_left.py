@@ -147,6 +147,44 @@ def test_without_time_left_nothing_more_is_made_and_the_row_that_waited_is_not_c
     assert verdict.verdict == "INCONCLUSIVE"
 
 
+def test_a_row_whose_assumed_step_takes_an_hour_leaves_the_others_theirs(tmp_path: Path) -> None:
+    made_plan = scheduled()
+    assert made_plan.schedule is not None
+    rows = tuple(
+        replace(one, is_estimated=True, is_assumed=True) if one.name == "open" else one
+        for one in made_plan.schedule.rows
+    )
+    bench = Bench(tmp_path / "run", replace(made_plan, schedule=Schedule(minutes=1, rows=rows)))
+    slow: list[str] = []
+
+    def monotonic_ns() -> int:
+        return time.monotonic_ns() + (HOUR_NS if slow else 0)
+
+    bench.journal.close()
+    (tmp_path / "run" / "journal.jsonl").unlink()
+    bench.journal = Journal.create(
+        tmp_path / "run" / "journal.jsonl", "f" * 64, Clock(monotonic_ns=monotonic_ns)
+    )
+
+    def note(launch: Launch) -> None:
+        if launch.case == OPEN:
+            slow.append(launch.id)
+
+    started(bench).run(Seen(note))
+    assert slow == [f"{OPEN}/0"]
+    assert {name for name in made(bench) if name.startswith(QUICK)} == {
+        f"{QUICK}/{number}" for number in range(3)
+    }
+    assert left_out(bench, NO_TIME)[:2] == [f"{OPEN}/1", f"{OPEN}/2"]
+    verified(bench)
+    verdict = judge(
+        plan=bench.plan, criteria=FUNCTIONAL, lines=bench.journal.lines, **NOTHING_KNOWN
+    )
+    completion = {one.case: one for one in verdict.rulings if one.criterion == "completion"}
+    assert (completion[OPEN].ruling, completion[OPEN].reason) == ("inconclusive", "coverage")
+    assert completion[QUICK].ruling == "pass"
+
+
 def test_a_run_that_is_killed_in_the_time_left_goes_on_with_what_it_was_given(
     tmp_path: Path,
 ) -> None:

@@ -97,6 +97,65 @@ def assured(plan: Plan) -> dict[str, tuple[int, int | None, int]]:
     return {case.workload: (case.launches, case.assured, case.waits) for case in plan.cases}
 
 
+def assumed_plan(minutes: int) -> Plan:
+    """As `a_plan`, where the step of bert is assumed."""
+    plan = a_plan(minutes)
+    assert plan.schedule is not None
+    rows = tuple(
+        replace(row, is_estimated=True, is_assumed=True) if row.name == "bert-1" else row
+        for row in plan.schedule.rows
+    )
+    return replace(plan, schedule=replace(plan.schedule, rows=rows))
+
+
+def made_of_bert(walk: Walk, **seconds: float) -> list[int]:
+    """Makes what is allowed of wave 0, each launch in its time by its row; numbers of bert's."""
+    made = []
+    order = {name: at for at, group in enumerate(walk.plan.groups) for name in group}
+    for launch in sorted(walk.of_wave(0), key=lambda one: order[one.id]):
+        if not walk.left.allows(launch):
+            walk.end(launch, "not_run", NO_TIME)
+            continue
+        walk.make(launch, seconds[launch.case.partition("-")[0]])
+        made += [launch.number] if launch.case.startswith("bert") else []
+    return made
+
+
+def test_a_row_with_an_assumed_step_that_takes_longer_pays_for_it_itself() -> None:
+    """Bert needs 12 s and 10 s a launch by its plan, gemm 6 s and twice 3 s, within a minute."""
+    as_planned = Walk(assumed_plan(1))
+    assert made_of_bert(as_planned, gemm=3.0, bert=11.0) == [0, 1, 2]
+    slow = Walk(assumed_plan(1))
+    assert made_of_bert(slow, gemm=3.0, bert=30.0) == [0]  # gemm's and 30 s more exceed a minute
+    ends = [one.event for one in slow.lines if isinstance(one.event, LaunchEnded)]
+    made = [one.launch for one in ends if one.outcome == "completed"]
+    assert sum(name.startswith("gemm") for name in made) == 3
+    assert slow.now < 60.0
+
+
+def test_a_row_with_an_assumed_step_that_takes_longer_goes_on_where_there_is_room() -> None:
+    roomy = assumed_plan(1)
+    assert roomy.schedule is not None
+    roomy = replace(roomy, schedule=replace(roomy.schedule, minutes=10))
+    assert made_of_bert(Walk(roomy), gemm=3.0, bert=30.0) == [0, 1, 2]
+
+
+def test_nothing_of_an_assumed_step_begins_when_the_minutes_are_over() -> None:
+    walk = Walk(assumed_plan(1))
+    walk.now = 61.0  # before a launch, so no row is over its plan
+    walk.analyse("gemm-1@cpu:0", 2, is_decided=False)
+    assert made_of_bert(walk, gemm=3.0, bert=5.0) == []
+
+
+def test_whether_there_is_room_is_asked_once_for_all_devices_of_a_launch() -> None:
+    walk = Walk(assumed_plan(1))
+    first = next(one for one in walk.of_wave(0) if one.case.startswith("bert"))
+    assert walk.left.allows(first)
+    walk.now = 100.0
+    walk.analyse("gemm-1@cpu:0", 2, is_decided=False)
+    assert walk.left.allows(first)
+
+
 def with_limits(names: str = "*") -> Criteria:
     return limited(1.0, cases=names)
 

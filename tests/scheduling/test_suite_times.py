@@ -57,19 +57,21 @@ def test_full_sizes_are_not_planned_on_processors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("num_recorded", "num_estimated", "source"),
+    ("num_recorded", "num_estimated", "num_assumed", "source"),
     [
-        (0, 0, "allowance"),
-        (4, 0, "recorded"),
-        (3, 0, "of 4 times 3 recorded, else allowance"),
-        (2, 1, "of 4 times 2 recorded, 1 estimated, else allowance"),
-        (0, 1, "of 4 times 1 estimated, else allowance"),
+        (0, 0, 0, "allowance"),
+        (4, 0, 0, "recorded"),
+        (3, 0, 0, "of 4 times 3 recorded, else allowance"),
+        (2, 1, 0, "of 4 times 2 recorded, 1 estimated, else allowance"),
+        (0, 1, 0, "of 4 times 1 estimated, else allowance"),
+        (0, 1, 3, "of 4 times 1 estimated, 3 estimated of an assumed step"),
     ],
 )
 def test_a_time_says_what_it_is_taken_from(
-    num_recorded: int, num_estimated: int, source: str
+    num_recorded: int, num_estimated: int, num_assumed: int, source: str
 ) -> None:
-    one = replace(A_TIME, num_recorded=num_recorded, num_estimated=num_estimated)
+    counts = {"num_estimated": num_estimated, "num_assumed": num_assumed}
+    one = replace(A_TIME, num_recorded=num_recorded, **counts)
     assert suite_times.sentences([one]) == (f"119 min on M ({source})",)
     longer = replace(one, model="L", minutes=120.0)
     assert suite_times.sentences([one, longer, replace(one, model="N", minutes=119.0)]) == (
@@ -88,6 +90,18 @@ def test_schedules_of_the_recorded_device_hold_their_minutes(minutes: int) -> No
     run = {case.id.partition("@")[0] for case in plan.cases}
     assert run | plan.schedule.left_out == {row.name for row in plan.schedule.rows}
     assert not run & plan.schedule.left_out
+
+
+def test_more_minutes_hold_more_rows_of_the_recorded_device() -> None:
+    """Rows that nobody has timed have estimates, and no allowance that is too long for most."""
+    counts = []
+    for minutes in (30, 60, 240):
+        schedule = write_suite_times.schedule(minutes).schedule
+        assert schedule is not None
+        counts.append(sum(row.launches is not None for row in schedule.rows))
+        assert not [row.name for row in schedule.rows if row.times == "allowance"]
+    assert 15 < counts[0] < counts[1] <= counts[2] == 31
+    assert counts[1] - counts[0] >= 5
 
 
 def test_the_list_of_suites_says_their_times() -> None:

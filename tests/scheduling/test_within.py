@@ -18,7 +18,8 @@ from appliance.records.criteria import Criterion
 from appliance.records.json import from_json, to_json
 from appliance.records.plan import Plan
 from appliance.records.qualified import ObservedCase
-from appliance.scheduling import forecast, references
+from appliance.records.workload import Work
+from appliance.scheduling import forecast, references, step_rates
 from appliance.scheduling.rows import grouped
 from appliance.scheduling.within import plan_within
 from appliance.scheduling.words import table
@@ -119,11 +120,12 @@ def test_step_that_was_timed_makes_an_estimate_of_the_parts_of_a_launch() -> Non
     parts = [
         forecast.SETUP_SECONDS + forecast.BUILD_SECONDS + forecast.FIRST_STEPS * 0.5,
         PROTOCOL.calibration_seconds,
+        reference,
         max(PROTOCOL.warmup_seconds, PROTOCOL.warmup_steps * 0.5),
         PROTOCOL.blocks * max(PROTOCOL.block_seconds, PROTOCOL.block_steps * 0.5),
-        reference,
     ]
-    assert llama.expected_seconds == llama.reference_seconds == round(sum(parts), 1)
+    assert llama.expected_seconds == round(sum(parts), 1)
+    assert llama.reference_seconds == round(sum(parts[:3]), 1)  # it times nothing
     assert "0 are recorded, 2 estimated, the others" in table(plan)[0]
 
 
@@ -141,6 +143,49 @@ def test_steps_of_other_work_or_devices_make_no_estimate(other: dict[str, Any]) 
     plan = plan_within(plan_inputs(FULL), 60, (step,))
     assert plan.schedule is not None
     assert {row.times for row in plan.schedule.rows} == {"allowance"}
+
+
+H100 = "NVIDIA H100 80GB HBM3"
+
+
+def on_an_h100(minutes: int, observed: Sequence[ObservedCase] = ()) -> Plan:
+    """A row of 1e15 operations a step, beside two that count none."""
+    device = replace(place(0), device=replace(place(0).device, model=H100))
+    inputs = plan_inputs(FULL, places=(device,))
+    counted = Work(flops=1e15, precision="bfloat16")
+    first, *others = inputs.answer.resolved
+    answer = replace(inputs.answer, resolved=(replace(first, work=counted), *others))
+    return plan_within(replace(inputs, answer=answer), minutes, observed)
+
+
+def test_step_that_nobody_has_timed_is_assumed_of_its_operations_and_stated_so() -> None:
+    plan = on_an_h100(60)
+    assert plan.schedule is not None
+    times = {row.name: row.times for row in plan.schedule.rows}
+    assert times == {"gemm-1": "step assumed", "bert-1": "allowance", "llama-1": "allowance"}
+    (gemm,) = [case for case in plan.cases if case.workload == "gemm"]
+    step = step_rates.assumed_step_seconds(gemm, H100) or 0.0
+    wanted = forecast.estimate(gemm, step, PROTOCOL, "assumed")
+    assert (gemm.expected_seconds, gemm.reference_seconds) == (
+        wanted.seconds,
+        wanted.untimed_seconds,
+    )
+    assert "1 estimated of an assumed step, the others" in table(plan)[0]
+
+
+def test_row_with_an_assumed_step_is_assured_its_fewest_launches() -> None:
+    plan = on_an_h100(240)
+    counts = {case.workload: (case.launches, case.assured) for case in plan.cases}
+    assert counts["gemm"] == (5, 1)
+    assert counts["bert"] == (5, None)
+    assert any("up to 5 launches where time is left" in line for line in table(plan))
+
+
+def test_step_that_was_timed_counts_more_than_an_assumed_one() -> None:
+    step = replace(timed_step("gemm", 0.5), model=H100)
+    plan = on_an_h100(60, (step,))
+    assert plan.schedule is not None
+    assert [row.times for row in plan.schedule.rows if row.name == "gemm-1"] == ["estimated"]
 
 
 def test_recorded_launch_counts_more_than_an_estimate() -> None:

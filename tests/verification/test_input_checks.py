@@ -13,8 +13,10 @@ from appliance.challenge.window import inputs_seed
 from appliance.errors import EvidenceError
 from appliance.generator.drawing import Drawn, checksum
 from appliance.generator.maps import NORMAL, integers, normal
+from appliance.generator.words import FILE, sampled_digest
 from appliance.planning.plan import case_seed
 from appliance.records.journal import (
+    Artifact,
     Check,
     Checked,
     DrawnInput,
@@ -117,6 +119,50 @@ def test_a_check_of_inputs_that_no_launch_recorded_is_a_fault() -> None:
 def test_a_device_that_drew_wrong_inputs_and_said_so_is_sound_evidence() -> None:
     lines = chain(with_inputs(healthy(), OTHER, num_wrong=1).events)
     assert check_inputs(PLAN, lines)
+
+
+# ------------------------------------------------------------------ files of words
+
+FILE_BYTES = 2**26
+DISK = replace(
+    PLAN,
+    cases=tuple(
+        replace(one, parameters={**one.parameters, "file_bytes": FILE_BYTES})
+        if one.id == CASE
+        else one
+        for one in PLAN.cases
+    ),
+)
+
+
+def a_file(launch: str = TIMED, **changed: Any) -> Artifact:
+    case = next(one for one in DISK.cases if one.id == CASE)
+    record = Artifact(
+        launch=launch,
+        rank=0,
+        name=FILE,
+        sha256=sampled_digest(case_seed(inputs_seed(DISK, ()), case), FILE_BYTES),
+        size_bytes=FILE_BYTES,
+        is_made=False,
+    )
+    return replace(record, **changed)
+
+
+def test_a_file_with_the_words_of_its_seed_is_sound() -> None:
+    assert check_inputs(DISK, chain([*healthy().events, a_file()])) == ""
+
+
+@pytest.mark.parametrize(
+    ("record", "sentence"),
+    [
+        (a_file(sha256="0" * 64), f"launch {TIMED} read a file that is not of the case's seed"),
+        (a_file(size_bytes=FILE_BYTES // 2), "read a file that is not of the case's seed"),
+        (a_file("bert@cpu:0/1"), "launch bert@cpu:0/1 reads a file, and its case has none"),
+    ],
+)
+def test_a_file_of_other_words_is_a_fault(record: Artifact, sentence: str) -> None:
+    with pytest.raises(EvidenceError, match=sentence):
+        check_inputs(DISK, chain([*healthy().events, record]))
 
 
 FORGERIES = {

@@ -14,6 +14,7 @@ from support.observed import an_observed_case
 
 from appliance.errors import EvidenceError
 from appliance.records.plan import Plan, Schedule
+from appliance.records.workload import Work
 from appliance.scheduling.allocation import allocated
 from appliance.scheduling.rows import rows_of
 from appliance.scheduling.within import left_out
@@ -25,6 +26,7 @@ from appliance.verification.verify import verify
 from appliance.version import VERSION
 
 LEFT_OUT = "llama"
+H100 = "NVIDIA H100 80GB HBM3"
 
 
 def scheduled(minutes: int = 1) -> Plan:
@@ -137,6 +139,10 @@ SPOILED: dict[str, tuple[Callable[[Plan], Plan], str]] = {
         lambda plan: replace(rows_with(plan, "gemm", is_estimated=True), bench_version=VERSION),
         "goes by 1 s for a launch of gemm@cpu:0, and the records of .* have none",
     ),
+    "an assumed step that spares launches": (
+        lambda plan: rows_with(plan, "gemm", is_estimated=True, is_assumed=True),
+        "gives gemm 2 launches, and by its times 1 launches follow",
+    ),
     "a record that there is none of": (
         lambda plan: replace(rows_with(plan, "gemm", is_recorded=True), bench_version=VERSION),
         "goes by 1 s for a launch of gemm@cpu:0, and the records of .* have none",
@@ -159,6 +165,23 @@ def test_times_are_those_of_the_records_that_this_bench_has() -> None:
         check_schedule(plan, SYSTEM, FUNCTIONAL, (known,))
     assert check_schedule(replace(plan, bench_version="0.4.9"), SYSTEM, FUNCTIONAL, (known,))
     assert check_schedule(plan, SYSTEM, FUNCTIONAL, (replace(known, model="Another"),))
+
+
+def test_times_of_an_assumed_step_are_estimated_once_more() -> None:
+    (device,) = SYSTEM.identity.devices
+    system = replace(
+        SYSTEM,
+        identity=replace(SYSTEM.identity, devices=(replace(device, model=H100),)),
+    )
+    plan = replace(scheduled(), bench_version=VERSION)
+    cases = tuple(
+        replace(one, small=False, work=Work(flops=1e13, precision="float16"))
+        if one.workload == "gemm"
+        else one
+        for one in plan.cases
+    )
+    with pytest.raises(EvidenceError, match=r"goes by 1 s .* gemm@cpu:0, .* \(assumed\)"):
+        check_schedule(replace(plan, cases=cases), system, FUNCTIONAL, ())
 
 
 def test_a_schedule_is_not_the_suite_that_a_reader_expects() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import json
 import math
+import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 import torch
 
 from appliance.errors import ApplianceError
+from appliance.generator.words import FILE, sampled_digest
 from appliance.worker.child import _failed
 from appliance.worker.torch_device import median_seconds
 from workloads.contract.failures import ParameterError, Unsupported
@@ -23,7 +26,7 @@ from workloads.gemm_search import SHAPES, GemmSearch
 from workloads.host_copy import HostCopy
 from workloads.host_stream import HostStream
 from workloads.launch_latency import LaunchLatency
-from workloads.parts.memory.disk import blocks_content, make_file, reader
+from workloads.parts.memory.disk import blocks_content, make_file, reader, shared_file
 from workloads.parts.numerics.threads import on_threads, usable_processors
 
 MEGABYTE = 2**20
@@ -88,6 +91,114 @@ def test_where_direct_reads_are_refused_the_check_says_what_was_done(
     (check,) = workload.check(None, state, workload.step(state))
     assert check.is_within
     assert "which refuses O_DIRECT: dropped from the page cache" in check.name
+
+
+# ------------------------------------------------------------------ one that launches share
+
+SHARED = DiskRead(file_bytes=MEGABYTE, block_bytes=4096, blocks=32)
+
+
+def built(folder: Path, known: dict[str, str] | None = None, seed: int = 3) -> dict[str, str]:
+    """A launch builds, with the digests that an untimed one reported; its own."""
+    said: dict[str, str] = {}
+
+    def report(name: str, path: Path, digest: str, is_made: bool) -> None:  # noqa: FBT001 - contract
+        assert is_made == (known is None)
+        said[name] = digest
+
+    artifacts = Artifacts(folder, known, report)
+    state = SHARED.build(Target(device=torch.device("cpu"), artifacts=artifacts), seed=seed)
+    assert num_wrong(SHARED, state, SHARED.step(state)) == 0
+    return said
+
+
+def test_file_is_written_by_the_untimed_launch_and_read_by_the_others(tmp_path: Path) -> None:
+    known = built(tmp_path)
+    assert known == {FILE: sampled_digest(3, MEGABYTE)}  # as who verifies derives it
+    before = (tmp_path / FILE).stat()
+    assert built(tmp_path, known) == known
+    after = (tmp_path / FILE).stat()
+    assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [FILE, f"{FILE}.stamp"]
+
+
+def written_again(path: Path) -> None:
+    path.write_bytes(path.read_bytes())
+
+
+def cut_short(path: Path) -> None:
+    os.truncate(path, MEGABYTE - 4096)
+
+
+def another_word(path: Path) -> None:
+    """Of the first page, which every sample has, at the time that was noted."""
+    times = path.stat()
+    with path.open("r+b") as file:
+        file.write(bytes(8))
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (written_again, "was written again or moved since this run's untimed launch made it"),
+        (cut_short, "was written again or moved"),
+        (another_word, "changed after this run's untimed launch had made it"),
+        (Path.unlink, "is gone: run it again"),
+    ],
+)
+def test_file_that_is_not_the_one_that_was_written_is_refused(
+    spoil: Callable[[Path], None], sentence: str, tmp_path: Path
+) -> None:
+    known = built(tmp_path)
+    spoil(tmp_path / FILE)
+    with pytest.raises(ApplianceError, match=sentence):
+        built(tmp_path, known)
+
+
+def num_cached(path: Path) -> int:
+    """Pages of the file that the kernel holds in memory (mincore, man page 2)."""
+    size = path.stat().st_size
+    library = ctypes.CDLL(None, use_errno=True)
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), size) as memory:
+        held = (ctypes.c_ubyte * (size // 4096))()
+        place = ctypes.c_ubyte.from_buffer(memory)
+        failed = library.mincore(ctypes.byref(place), ctypes.c_size_t(size), held)
+        del place
+        assert not failed
+        return sum(one & 1 for one in held)
+
+
+@pytest.mark.parametrize("is_direct", [True, False])
+def test_no_launch_reads_from_memory_what_another_left_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_direct: bool
+) -> None:
+    if not is_direct:
+        monkeypatch.setattr(os, "O_DIRECT", 0)
+        monkeypatch.setattr(os, "preadv", refused_once(os.preadv))
+    known = built(tmp_path)
+    path = tmp_path / FILE
+    if shared_file(Artifacts(tmp_path, known), MEGABYTE, 3).is_direct != is_direct:
+        pytest.skip("this file system refuses O_DIRECT")
+    if path.read_bytes() and not num_cached(path):
+        pytest.skip("this file system caches nothing")
+    state = SHARED.build(
+        Target(device=torch.device("cpu"), artifacts=Artifacts(tmp_path, known)), seed=3
+    )
+    assert num_cached(path) == 0  # dropped before the first read
+    SHARED.step(state)
+    assert num_cached(path) == 0
+
+
+def refused_once(real: Callable[..., int]) -> Callable[..., int]:
+    """As preadv of a file system that refuses direct reads, into one page of a file just opened."""
+
+    def read(number: int, buffers: Sequence[Any], offset: int) -> int:
+        if isinstance(buffers[0], mmap.mmap):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        return real(number, buffers, offset)
+
+    return read
 
 
 def test_a_file_system_in_memory_is_named(tmp_path: Path) -> None:

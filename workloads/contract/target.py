@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     import torch
 
 
+def _whole_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 class Artifacts:
     """Files that a case makes once per run, in its untimed launch, and reads in the others.
 
@@ -34,10 +39,16 @@ class Artifacts:
         self._digests = dict(known or {})
         self._report = report
 
-    def once(self, name: str, make: Callable[[Path], None]) -> Path:
+    def once(
+        self,
+        name: str,
+        make: Callable[[Path], None],
+        digest_of: Callable[[Path], str] = _whole_digest,
+    ) -> Path:
         """Path of the file called `name`, made by `make(path)` if this run has none yet.
 
-        Raises ApplianceError if the file on disk is not the one that was made.
+        `digest_of` is the SHA-256 of all of it, or of what shows that it is the same. Raises
+        ApplianceError if the file on disk is not the one that was made.
         """
         path = self._folder / name
         is_made = name not in self._digests
@@ -47,8 +58,7 @@ class Artifacts:
             make(unfinished)
             unfinished.replace(path)
         try:
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            digest = digest_of(path)
         except FileNotFoundError:
             message = f"{name} was made by this run's untimed launch and is gone: run it again"
             raise ApplianceError(message) from None

@@ -1,11 +1,15 @@
 """A file of known content on a disk, read past the memory that caches it.
 
-The content follows from a seed and the place in the file alone (SplitMix64 of Steele, Lea and
-Flood 2014 of the number of each 64-bit word), so what was read is checked without keeping it. The
-file has no name from the start on: however the process ends, its room is free again.
+The content follows from a seed and the place in the file alone (`appliance/generator/words.py`), so
+what was read is checked without keeping it. A file that is one process's own has no name from the
+start on: however the process ends, its room is free again. One that the launches of a case share
+is written by the first of them, which notes its size, inode and times in a file beside it; the
+others compare these, and drawn pages with the words that the seed makes of them.
 
 Reading goes past the page cache (O_DIRECT) into memory that begins on a page. Where the file
-system refuses that, each block is dropped from the cache after it was read, and `how` says so.
+system refuses that, each block is dropped from the cache after it was read, and `how` says so. So
+no launch leaves pages of the file in the memory of the host, and each drops what is there before it
+reads. What a disk or a hypervisor caches by itself, nothing that reads can go past.
 """
 
 from __future__ import annotations
@@ -23,26 +27,15 @@ from typing import BinaryIO
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from appliance.errors import ApplianceError
+from appliance.generator.words import FILE, PAGE, WORD, content, digest_of, sampled_pages
 from workloads.contract.failures import ParameterError, Unsupported
+from workloads.contract.target import Artifacts
 
-PAGE = 4096
-WORD = 8
 ROOM = 1.05  # of the file's size, that must be free
 _PIECE = 2**20  # words written at once
-_STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _MOUNTS = Path("/proc/self/mountinfo")
-
-Words = NDArray[np.uint64]
-
-
-def content(seed: int, numbers: Words) -> Words:
-    """The words of a file at these places, counted in words."""
-    mixed = (numbers + np.uint64(1)) * np.uint64(_STEP) + np.uint64(seed % 2**64)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(_FIRST)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(_SECOND)
-    return mixed ^ (mixed >> np.uint64(31))
 
 
 def blocks_content(seed: int, offsets: Sequence[int], block_bytes: int) -> torch.Tensor:
@@ -53,7 +46,7 @@ def blocks_content(seed: int, offsets: Sequence[int], block_bytes: int) -> torch
 
 
 @dataclass(kw_only=True)
-class NamelessFile:
+class OpenFile:
     """A file that is open as `number`; `how` says what it lies on and how it is read."""
 
     number: int
@@ -72,29 +65,91 @@ class NamelessFile:
             os.posix_fadvise(self.number, offset, got, os.POSIX_FADV_DONTNEED)
 
 
-def make_file(folder: str, num_bytes: int, seed: int) -> NamelessFile:
+def make_file(folder: str, num_bytes: int, seed: int) -> OpenFile:
     """A file of so many bytes in this folder, written out, and gone once it is closed.
 
     Raises ParameterError where the folder cannot be written, Unsupported where it lacks room.
     """
     place = Path(folder or tempfile.gettempdir())
     try:
-        disk = os.statvfs(place)
-        free = disk.f_bavail * disk.f_frsize
-        if free < ROOM * num_bytes:
-            raise Unsupported(
-                f"{place} has {free / 1e9:.1f} GB free, and a file of {num_bytes / 1e9:.1f} GB "
-                "is to be read there"
-            )
+        _check_room(place, num_bytes)
         number, name = tempfile.mkstemp(dir=place)
     except OSError as error:
         raise ParameterError(f"folder {place} cannot be written ({error.strerror})") from None
     try:
         with os.fdopen(number, "wb") as file:
             _write(file, num_bytes, seed)
-        return _opened(Path(name), _file_system(place.resolve()))
+        return _opened(Path(name))
     finally:
         Path(name).unlink()
+
+
+def shared_file(artifacts: Artifacts, num_bytes: int, seed: int) -> OpenFile:
+    """The file that a case's untimed launch writes and its others read.
+
+    Raises Unsupported where there is no room for it, ApplianceError where it is not what was
+    written.
+    """
+    path = artifacts.once(
+        FILE,
+        lambda path: _write_at(path, num_bytes, seed),
+        lambda path: _digest(path, num_bytes, seed),
+    )
+    return _opened(path)
+
+
+def _check_room(place: Path, num_bytes: int) -> None:
+    """Raises Unsupported where a folder lacks room for a file of so many bytes."""
+    disk = os.statvfs(place)
+    free = disk.f_bavail * disk.f_frsize
+    if free < ROOM * num_bytes:
+        raise Unsupported(
+            f"{place} has {free / 1e9:.1f} GB free, and a file of {num_bytes / 1e9:.1f} GB "
+            "is to be read there"
+        )
+
+
+def _write_at(path: Path, num_bytes: int, seed: int) -> None:
+    """Write the file, and note beside it what it is known by once it has its own name."""
+    path.unlink(missing_ok=True)  # of a process that was cut short
+    _check_room(path.parent, num_bytes)
+    try:
+        with path.open("wb") as file:
+            _write(file, num_bytes, seed)
+            _noted(path.with_name(FILE)).write_text(_stamp(file.fileno()))
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def _digest(path: Path, num_bytes: int, seed: int) -> str:
+    """SHA-256 of the pages that the seed draws, as they lie on the disk.
+
+    Raises ApplianceError where size, inode or time are not what was noted.
+    """
+    file = _opened(path)
+    noted = _noted(path)
+    if not noted.exists() or noted.read_text() != _stamp(file.number):
+        message = f"{path.name} was written again or moved since this run's untimed launch made it"
+        raise ApplianceError(f"{message}: run it again")
+    with mmap.mmap(-1, PAGE) as page:
+
+        def read(number: int) -> bytes:
+            with memoryview(page) as buffer:
+                file.read(buffer, number * PAGE)
+                return bytes(buffer)
+
+        return digest_of(map(read, sampled_pages(seed, num_bytes)))
+
+
+def _noted(path: Path) -> Path:
+    return path.with_name(f"{FILE}.stamp")
+
+
+def _stamp(number: int) -> str:
+    """What an open file is known by: size, inode and the time when its content was last written."""
+    known = os.fstat(number)
+    return f"{known.st_size} {known.st_dev} {known.st_ino} {known.st_mtime_ns}"
 
 
 def _write(file: BinaryIO, num_bytes: int, seed: int) -> None:
@@ -107,20 +162,26 @@ def _write(file: BinaryIO, num_bytes: int, seed: int) -> None:
     os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def _opened(path: Path, file_system: str) -> NamelessFile:
-    """Past the page cache where the file system allows it, as one read shows."""
+def _opened(path: Path) -> OpenFile:
+    """Past the page cache where the file system allows it, as one read shows.
+
+    What of it lies in the page cache is dropped.
+    """
+    file_system = _file_system(path.parent.resolve())
     direct = os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC
     with suppress(OSError):
-        past = NamelessFile(
+        past = OpenFile(
             number=os.open(path, direct), is_direct=True, how=f"{file_system}, past the page cache"
         )
         with mmap.mmap(-1, PAGE) as page:
             os.preadv(past.number, [page], 0)
+        os.posix_fadvise(past.number, 0, 0, os.POSIX_FADV_DONTNEED)
         return past
     usual = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     os.posix_fadvise(usual, 0, 0, os.POSIX_FADV_RANDOM)
+    os.posix_fadvise(usual, 0, 0, os.POSIX_FADV_DONTNEED)
     how = f"{file_system}, which refuses O_DIRECT: dropped from the page cache"
-    return NamelessFile(number=usual, is_direct=False, how=how)
+    return OpenFile(number=usual, is_direct=False, how=how)
 
 
 def _file_system(place: Path) -> str:
@@ -142,7 +203,7 @@ def _file_system(place: Path) -> str:
 class Reader:
     """Reads blocks of a file into one buffer, several at a time."""
 
-    file: NamelessFile
+    file: OpenFile
     buffer: torch.Tensor
     blocks: list[memoryview]
     pool: ThreadPoolExecutor
@@ -160,7 +221,7 @@ class Reader:
         return self.buffer
 
 
-def reader(file: NamelessFile, *, num_blocks: int, block_bytes: int, threads: int) -> Reader:
+def reader(file: OpenFile, *, num_blocks: int, block_bytes: int, threads: int) -> Reader:
     """A reader with a buffer of so many blocks, which begins on a page."""
     memory = mmap.mmap(-1, num_blocks * block_bytes)
     whole = memoryview(memory)

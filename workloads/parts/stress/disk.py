@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from appliance.generator.words import WORD, Words, content
 from appliance.stress.scratch import REGION
 from workloads.contract.failures import ParameterError, Unsupported
 from workloads.parts.burning.mismatches import Event
-from workloads.parts.memory.disk import WORD, NamelessFile, Words, content, make_file
+from workloads.parts.memory.disk import OpenFile, make_file
 from workloads.parts.stress.turns import FEW, Independent, OutOfRoom, Turn, again, difference
 
 RATE = 2**25
@@ -31,7 +32,7 @@ _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 class Disk(Independent):
     """A file of `regions` regions, what it is written through, and a page-aligned buffer of one."""
 
-    file: NamelessFile
+    file: OpenFile
     writer: int
     buffer: mmap.mmap
     regions: int
