@@ -117,9 +117,11 @@ RULINGS: dict[RulingWord, str] = {
     "not_applicable": "- not applicable",
 }
 """A ruling with its shape, so that a grey copy reads."""
-_SPELT = """BIOS BLAS BMC CPU DIMM DNS ECC FLOP GPU HTTP ID IO IP L1 L1d L1i L2 L3 MAC MKL MTU NIC
-NUMA NVMe NumPy ONNX OS PCI PCIe RAM RAS SMBIOS SMT SSD TPM URL UUID VBIOS WWN oneDNN OpenMP"""
-_WORDS = {word.lower(): word for word in _SPELT.split()}
+_SPELT = """BIOS BLAS BMC CPU DIMM DNS ECC FLOP GPU HTTP ID INT8 IO IP JAX L1 L1d L1i L2 L3 MAC MKL
+MTU NIC NUMA NVMe NumPy ONNX OS PCI PCIe RAM RAS SMBIOS SMT SSD SciPy TF32 TPM URL UUID
+VBIOS WWN oneDNN OpenMP"""
+_NAMES = {"ld_preload": "LD_PRELOAD is set", "memory_bytes": "Memory"}
+_WORDS = {word.lower(): word for word in _SPELT.split()} | {"load1": "load over a minute"}
 
 
 def clean(text: str) -> str:
@@ -159,7 +161,13 @@ def figure(value: float, digits: int = 4) -> str:
 
 def small(value: float) -> str:
     """An error or a bound, as the rulings write it."""
-    return f"{value:.3g}" if math.isfinite(value) else figure(value)
+    return brief_figure(value) if math.isfinite(value) else figure(value)
+
+
+def brief_figure(value: float) -> str:
+    """A number to three digits at most; those up to a million without an exponent."""
+    written = f"{value:.3g}"
+    return f"{float(written):,.0f}" if "e+" in written and abs(value) < 1e6 else written  # noqa: PLR2004 - beyond it an exponent reads better
 
 
 def _plain(value: float) -> str:
@@ -222,6 +230,13 @@ def percent(value: float, digits: int = 3) -> str:
     return f"{value * 100:.{digits}g} %" if abs(value) < 10 else f"{figure(value * 100)} %"  # noqa: PLR2004 - beyond it .3g has an exponent
 
 
+def of_bound(share: float) -> str:
+    """How far an error came, of its bound: 32 % of its bound, 89.6 times its bound."""
+    if share >= 10:  # noqa: PLR2004 - a thousand percent
+        return f"{brief_figure(share)} times its bound"
+    return f"{percent(share)} of its bound"
+
+
 def metric(name: str) -> str:
     """A measured quantity's heading: `latency_p99_seconds` becomes "Latency, 99th percentile"."""
     if name in METRICS:
@@ -265,6 +280,8 @@ def fact(reported: Fact) -> str:
 
 def label(name: str) -> str:
     """A record's key as a heading: `cpu_model` becomes "CPU model"."""
+    if name in _NAMES:
+        return _NAMES[name]
     plain = clean(name)
     plain = f"number of {plain[4:]}" if plain.startswith("num_") else plain
     words = [_WORDS.get(word.lower(), word) for word in re.split(r"[_\s]+", plain) if word]
@@ -295,6 +312,12 @@ def utc(text: str) -> str:
     """A time as it is printed, in UTC, or the text itself if it is no time."""
     time = moment(text)
     return clean(text) if time is None else time.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def continued(sentence: str) -> str:
+    """A sentence as the part of another, its first word in lower case if it is a plain word."""
+    first, _, rest = sentence.partition(" ")
+    return f"{first.lower()} {rest}".rstrip() if first.istitle() else sentence
 
 
 def listed(items: Sequence[str]) -> str:
@@ -333,6 +356,13 @@ def _of_one_row(names: Sequence[str]) -> str:
     return f"{rows.pop()}@{devices(on)} ({len(on)} devices)"
 
 
+def rows(names: Sequence[str]) -> str:
+    """Cases as `cases` names them, for a sentence that has said how many there are."""
+    said = cases(names)
+    counted = f"{len(names):,} cases: "
+    return said.removeprefix(counted)
+
+
 def cases(names: Sequence[str], most: int = 8) -> str:
     """Cases by name; of many the rows of the suite that they are of, with how many of each."""
     if most and (joined := _of_one_row(names)):
@@ -346,7 +376,7 @@ def cases(names: Sequence[str], most: int = 8) -> str:
     listed = [f"{row} ({number})" if number > 1 else row for row, number in rows.items()]
     rest = len(listed) - 2 * most
     more = f" and {rest} more rows" if rest > 0 else ""
-    return f"{len(names)} cases: {', '.join(listed[: 2 * most])}{more}"
+    return f"{len(names):,} cases: {', '.join(listed[: 2 * most])}{more}"
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
