@@ -8,7 +8,6 @@ whose check failed, whatever the verdict's record holds.
 from __future__ import annotations
 
 import math
-import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -313,15 +312,9 @@ def _row(
         ruling.case or "all",
         words.RULINGS[ruling.ruling],
         _value(statistic),
-        f"{limit} ({_source(statistic)})" if statistic.limit_source else limit,
+        f"{limit} ({statistic.limit_source})" if statistic.limit_source else limit,
         _counted(statistic, interim_analyses.get(ruling.case)),
     )
-
-
-def _source(statistic: Statistic) -> str:
-    """Where a limit comes from, with its margin as a percentage."""
-    match = re.fullmatch(r"baseline and ([0-9.e-]+) of margin", statistic.limit_source)
-    return statistic.limit_source if match is None else f"baseline + {percent(float(match[1]))}"
 
 
 def _t_row(

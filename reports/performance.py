@@ -429,8 +429,7 @@ def _weakest(verdict: Verdict, speeds: Sequence[Speed]) -> Iterator[str]:
         for share, cases, name, outside, made in _failed_checks(checks)
     ]
     sentences += [
-        f"{words.cases(cases)}: {count(missing, 'launch is', 'launches are')} missing of "
-        f"{planned:,}."
+        f"{words.cases(cases)}: {missing:,} of {count(planned, 'launch', 'launches')} are missing."
         for cases, missing, planned in _missing(verdict)
     ]
     slow = sorted(_slow(speeds), key=lambda one: one[0])

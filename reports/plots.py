@@ -29,8 +29,8 @@ _BAR_LEFT, _BAR_HEIGHT = 8, 42
 _LETTER = 6.2  # width of a letter at most
 _DARK, _SHADES = ("#1f3b63", "#ffffff"), ("#c3cedd", "#e2e8f0")
 MOST_BARS, MOST_RATIO = 60, 2.5  # rows of one drawing, and the end of its axis at most
-_RATIO_LEFT, _RATIO_RIGHT, _BAR_STEP = 190, 600, 13
-_FEW_BARS, _LOW_BAR_STEP = 14, 10.5
+_RATIO_LEFT, _RATIO_RIGHT = 190, 600
+_BAR_STEPS = ((14, 13.0), (24, 10.5), (MOST_BARS, 8.8))  # bars at most, and from one to the next
 _HEAT_LEFT, _HEAT_STEP, _DEVICES_BOTTOM = 150, 12, 97
 HEAT_EDGES = (0.005, 0.015, 0.03, 0.06)
 """Slower than the median of its row by so much, a field is a shade darker."""
@@ -41,6 +41,7 @@ _SQUARE = '<rect x="{left:.1f}" y="{top:.1f}" width="5.2" height="5.2" fill="#11
 _NEAR = 1.5  # times the largest figure: a limit further above is not drawn, but said
 _QUIET, _INK = 4, 'fill="#000000"'
 _NOTE_LETTERS, _NOTE_STEP = 12, 13  # that a plot's height takes; from line to line
+_MANY_MS = 10_000  # from which an axis is in seconds
 _TAIL = 0.1  # share of the largest samples that may lie beyond the axis
 
 
@@ -302,7 +303,7 @@ def ratios(title: str, bars: Sequence[RatioBar]) -> Markup:
     ]
     top = max((one for one in ends if math.isfinite(one)), default=1.0)
     reach = min(MOST_RATIO, max(1.25, top * 1.05))
-    step = _BAR_STEP if len(shown) <= _FEW_BARS else _LOW_BAR_STEP
+    step = next(step for most, step in _BAR_STEPS if len(shown) <= most)
     bottom = math.ceil(_TOP + step * len(shown))
 
     def x(ratio: float) -> float:
@@ -593,12 +594,15 @@ def _labelled(ticks: Sequence[float]) -> list[tuple[float, str]]:
 
 def _grid(axis: _Axis) -> str:
     lines = "".join(f"M{_LEFT} {axis.y(tick):.1f}H{_RIGHT}" for tick in axis.ticks)
+    unit, per_ms = ("s", 1e-3) if axis.high >= _MANY_MS else ("ms", 1.0)
+    written = _labelled([tick * per_ms for tick in axis.ticks])
     labels = "".join(
-        _text(_LEFT - 6, axis.y(tick) + 3, label, "end") for tick, label in _labelled(axis.ticks)
+        _text(_LEFT - 6, axis.y(tick) + 3, label, "end")
+        for tick, (_, label) in zip(axis.ticks, written, strict=True)
     )
     middle = (_TOP + axis.bottom) / 2
     turned = f'transform="rotate(-90 11 {middle:.0f})"'
-    name = _text(11, middle, "step time, ms", "middle", turned)
+    name = _text(11, middle, f"step time, {unit}", "middle", turned)
     return f'<path d="{lines}" stroke="#dddddd" stroke-width="0.7" fill="none"/>{labels}{name}'
 
 

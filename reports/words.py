@@ -19,6 +19,7 @@ from functools import lru_cache, partial
 from appliance.records.json import Scalar
 from appliance.records.system import Fact
 from appliance.records.verdict import RulingWord
+from appliance.records.vocabulary import METRICS, SHARES
 
 NOT_REPORTED = "not reported"
 GIB = 2**30
@@ -58,52 +59,6 @@ _UNIT_NAMES = {
     "bits_per_second": "bit/s",
     "flops_per_second": "FLOP/s",
 }
-METRICS = {
-    "step_seconds": "Step time",
-    "first_step_seconds": "First step",
-    "units_per_second": "Rate",
-    "flops_per_second": "Arithmetic rate",
-    "bytes_per_second": "Memory rate",
-    "window_throughput": "Rate, all blocks",
-    "latency_seconds": "Latency",
-    "seconds_to_target": "Time to target",
-    "steps_to_target": "Steps to target",
-    "stall_share": "Time spent loading",
-    "stall_rate": "Stalled steps",
-    "slow_launch_rate": "Slow launches",
-    "drift_over_run": "Drift over the run",
-    "drift_per_30_minutes": "Drift in 30 minutes",
-    "throttle_share": "Slowed down by heat, hardware, current or power supply",
-    "throttle_share_power_cap": "Slowed down by the power limit",
-    "lost_clock": "Clock below the highest",
-    "power_fraction": "Power in hot phases, of the limit",
-    "core_use": "Use of cores in hot phases",
-    "throughput_ratio": "Rate over that of another case",
-    "ratio_to_device": "Rate over that of the device case",
-    "ratio_to_alone": "Rate over that of the case alone",
-    "pcie_lanes_missing": "PCIe lanes missing",
-    "pcie_generations_missing": "PCIe generations missing",
-    "kernel_faults": "Faults in the kernel's log",
-    "kernel_faults_fatal": "Fatal faults in the kernel's log",
-}
-"""What is measured of a case, as it is headed."""
-_SHARES = frozenset(
-    (
-        "stall_rate",
-        "stall_share",
-        "slow_launch_rate",
-        "drift_over_run",
-        "drift_per_30_minutes",
-        "throttle_share",
-        "throttle_share_power_cap",
-        "lost_clock",
-        "power_fraction",
-        "core_use",
-        "throughput_ratio",
-        "ratio_to_device",
-        "ratio_to_alone",
-    )
-)
 _METRIC_UNITS = {"flops_per_second": "FLOP/s", "bytes_per_second": "B/s"}
 _READINGS = {
     "foreign_processors": "Processors used by others",
@@ -217,7 +172,10 @@ def quantity(value: float, unit: str) -> str:
         return scaled(value, unit)
     if unit == "s":
         return duration(value)
-    number = str(value) if isinstance(value, int) else figure(value)
+    if isinstance(value, int):
+        number = str(value)
+    else:
+        number = _plain(value) if unit in ("", "steps") else figure(value)
     if unit in ("fraction", "share") and math.isfinite(value):
         return f"{figure(value * 100, 3)} %"
     return f"{number} {unit}".rstrip()
@@ -247,7 +205,7 @@ def metric(name: str) -> str:
 
 def measured(name: str, value: float, unit: str) -> str:
     """A value of a measured quantity in its SI unit, as this quantity is read."""
-    if name in _SHARES:
+    if name in SHARES:
         return percent(value)
     return quantity(
         value, unit or ("s" if name.endswith("_seconds") else _METRIC_UNITS.get(name, ""))
@@ -256,6 +214,8 @@ def measured(name: str, value: float, unit: str) -> str:
 
 def in_unit_of(name: str, value: float, end: float, unit: str) -> str:
     """An end of an interval as a number in the unit that its value is written in."""
+    if unit == "steps":
+        return _plain(end)
     written = measured(name, value, unit).partition(" ")
     number = float(written[0].replace(",", "")) if math.isfinite(value) else math.nan
     if not (written[2] and number and math.isfinite(value / number) and math.isfinite(end)):
@@ -271,6 +231,15 @@ def scalar(value: Scalar, unit: str = "") -> str:
     if isinstance(value, str):
         return clean(f"{value} {unit}") or "(empty)"
     return quantity(value, unit)
+
+
+def parameter(name: str, value: Scalar) -> str:
+    """A workload's parameter, which is exact: a size in its unit, a number in the digits it has."""
+    if isinstance(value, bool | str):
+        return scalar(value)
+    if name.endswith("_bytes"):
+        return size(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def fact(reported: Fact) -> str:
@@ -367,6 +336,8 @@ def cases(names: Sequence[str], most: int = 8) -> str:
     """Cases by name; of many the rows of the suite that they are of, with how many of each."""
     if most and (joined := _of_one_row(names)):
         return joined
+    if not most:
+        return f"{len(names):,} cases"
     if len(names) <= most:
         return ", ".join(names)
     rows: dict[str, int] = {}
