@@ -36,7 +36,7 @@ COVERED = LASTING
 """The check whose `detects_what` says what was covered, in clauses "heading: value"."""
 PRODUCTS = re.compile(r"digested blocks: ([\d,]+) products")
 LINKS = re.compile(r"chained blocks: ([\d,]+) links")
-BYTES = re.compile(r"([\d,]+) bytes(?! of what| a second|, )")
+BYTES = re.compile(r"([\d,]{5,}) bytes\b")
 SEEN = re.compile(r"seen at (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)")
 FORMAT = re.compile(r"(\w+) ([\d,]+) exact ([\d,]+) random")
 CONFIDENCES = (0.6, 0.9, 0.95)
@@ -89,7 +89,7 @@ def _section(evidence: CaseEvidence, index: JournalIndex) -> BurnInSection:
     seconds = sum(event.block_wall_ns for event in blocks) * 1e-9
     rows = [
         Row(label="Device", value=case.device),
-        Row(label="Time under test", value=words.span(seconds)),
+        Row(label="Time under test", value=words.span(math.floor(seconds))),
         Row(label="Steps", value=f"{sum(launch.num_steps for launch in whole):,}"),
         _segments(evidence),
     ]
@@ -99,7 +99,7 @@ def _section(evidence: CaseEvidence, index: JournalIndex) -> BurnInSection:
     for event in _shown_segments(covered):
         note = f"segment {event.launch.rpartition('/')[2]}" if len(covered) > 1 else ""
         rows += [
-            Row(label=label, value=value, note=note)
+            Row(label=label, value=_sized(value), note=note)
             for label, value in clauses(event.check)
             if event.check.error or label not in TABLED
         ]
@@ -160,6 +160,11 @@ def clauses(check: Check) -> list[tuple[str, str]]:
     """Heading and value of each clause of what a check of burn-in covered."""
     pairs = (clause.partition(": ") for clause in check.detects_what.split("; "))
     return [(words.label(head), value) for head, colon, value in pairs if colon]
+
+
+def _sized(text: str) -> str:
+    """A clause of the journal with its long numbers of bytes as people write sizes."""
+    return BYTES.sub(lambda match: words.size(_number(match[1])), text)
 
 
 def _shown(seconds: float, *, is_checked: bool, is_clean: bool) -> str:
@@ -357,7 +362,7 @@ def _coverage(covered: Sequence[Checked], seconds: float) -> Grid | None:
     return Grid(
         columns=("Under test", "Held to exact numbers", "Held to float64 and the first", "Rate"),
         rows=tuple(rows),
-        notes=(f"Over {hours:.3g} h of steps in {words.count(len(covered), 'segment')}.",),
+        notes=(f"Over {_hours(seconds)} of steps in {words.count(len(covered), 'segment')}.",),
     )
 
 
@@ -407,7 +412,7 @@ def _stress(stress: Sequence[KindTotal]) -> Grid | None:
     rows = [
         (
             f"{one.kind}: {kinds.KINDS[one.kind]}",
-            one.asked,
+            _sized(one.asked),
             f"{words.size(one.bytes_a_second)} a second, {100 * one.share:.0f} % of the time",
             words.size(one.total.proven)
             + (f", {one.total.products:,} products" if one.total.products else ""),

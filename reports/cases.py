@@ -243,7 +243,8 @@ def _section(
         ruling=worst_that_applies([one.ruling for one in rulings if one.required]),
         rulings=tuple((ruling.criterion, ruling.ruling) for ruling in rulings),
         parameters=tuple(
-            Row(label=name, value=words.scalar(value)) for name, value in case.parameters.items()
+            Row(label=name, value=words.parameter(name, value))
+            for name, value in case.parameters.items()
         ),
         checks=(*map(check_row, result.checks), *repeats(evidence)) if is_drawn else (),
         launches=tuple(_launches(result, ended, is_timing_shown=not reason)),

@@ -39,7 +39,8 @@ NOTHING = "—"
 WHOLE_RUN = "The whole run"
 CLOCKS_NOTE = (
     "Of several devices: medians of the times, and the worst of the rest. The clocks that are "
-    "compared are that of the samples, the raw clock, and the device's own where it has one."
+    "compared are that of the samples, the raw clock, and the device's own where it has one. Where "
+    "the steps lack more of their block's time than is allowed, the wall of the blocks is judged."
 )
 PHASES = {"sampled": "drawn", "repeatability": "twice", "repeated": "repeated"}
 
@@ -140,7 +141,7 @@ def _correct(own: Sequence[Member]) -> str:
         return f"{head} All are exact: any difference is found."
     share, check, one = max(used, key=lambda item: item[0])
     where = f" on {one.case.place}" if len(own) > 1 else ""
-    return f"{head} Tightest{where}: “{check.name}” used {percent(share)} of its bound."
+    return f"{head} Tightest{where}: “{check.name}” used {words.of_bound(share)}."
 
 
 def _failed(own: Sequence[Member]) -> Iterator[str]:

@@ -101,7 +101,7 @@ def _together(ledgers: Sequence[Ledger], index: JournalIndex) -> Grid:
             (
                 one.device.id,
                 ", ".join(_grown_counters(one)) or "none",
-                ", ".join(_slowed(one)) or "never",
+                _slowed(one),
                 *(_middle(read.get(one.device.id, []), name, scale) for _, name, scale in traced),
             )
             for one in ledgers
@@ -142,11 +142,14 @@ def _grown_counters(one: Ledger) -> Iterator[str]:
                 yield f"{heading}: {grown if grown != _NONE else after}"
 
 
-def _slowed(one: Ledger) -> Iterator[str]:
+def _slowed(one: Ledger) -> str:
+    """What slowed a device down under load; "never" only where a reading would have said so."""
     grid = _load(one)
-    for what, share, _ in () if grid is None else grid.rows:
-        if what.startswith("Slowed down") and share != "0 %":
-            yield f"{what.removeprefix('Slowed down: ')} {share}"
+    told = [row for row in (() if grid is None else grid.rows) if row[0].startswith("Slowed down")]
+    active = [
+        f"{what.removeprefix('Slowed down: ')} {share}" for what, share, _ in told if share != "0 %"
+    ]
+    return ", ".join(active) or ("never" if told else "not observed")
 
 
 # ------------------------------------------------------------------ counters

@@ -8,7 +8,6 @@ whose check failed, whatever the verdict's record holds.
 from __future__ import annotations
 
 import math
-import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -92,7 +91,7 @@ def risks(plan: Plan, criteria: Criteria, attempt: int) -> str:
     if attempt:
         whole, part = percent(criteria.alpha_pass), attempt * (attempt + 1)
         of_all = f", 1/{part} of the {whole} that all attempts at the challenge share"
-    limits = "the limit" if plan.num_limits == 1 else f"any of the {plan.num_limits} limits"
+    limits = "the limit" if plan.num_limits == 1 else f"any of the {plan.num_limits:,} limits"
     return (
         f"Buyer's (consumer's) risk: at most {percent(passing)} that a device at or beyond "
         f"{limits} on times passes it{of_all}; "
@@ -114,7 +113,7 @@ def _bounds(plan: Plan, criteria: Criteria, attempt: int) -> Grid | None:
         rows=tuple(
             (
                 _test(bounds, plan, criteria, attempt),
-                percent(bounds.alpha, 4),
+                percent(bounds.alpha),
                 ", ".join(map(str, bounds.interim_analyses)),
                 ", ".join(f"{bound:.4f}" for bound in bounds.z),
             )
@@ -291,10 +290,10 @@ def _left_out(tabled: Sequence[Ruling], shown: Sequence[Ruling]) -> tuple[str, .
     if not rest:
         return ()
     counted = ", ".join(
-        f"{rest.count(word)} {word.replace('_', ' ')}" for word in dict.fromkeys(rest)
+        f"{rest.count(word):,} {word.replace('_', ' ')}" for word in dict.fromkeys(rest)
     )
     shown_are = "Shown are what is no pass and what is nearest to its limit"
-    return (f"{shown_are}; {len(rest)} more ({counted}) stand in verdict.json.",)
+    return (f"{shown_are}; {len(rest):,} more ({counted}) stand in verdict.json.",)
 
 
 def _sentence(text: str) -> str:
@@ -313,15 +312,9 @@ def _row(
         ruling.case or "all",
         words.RULINGS[ruling.ruling],
         _value(statistic),
-        f"{limit} ({_source(statistic)})" if statistic.limit_source else limit,
+        f"{limit} ({statistic.limit_source})" if statistic.limit_source else limit,
         _counted(statistic, interim_analyses.get(ruling.case)),
     )
-
-
-def _source(statistic: Statistic) -> str:
-    """Where a limit comes from, with its margin as a percentage."""
-    match = re.fullmatch(r"baseline and ([0-9.e-]+) of margin", statistic.limit_source)
-    return statistic.limit_source if match is None else f"baseline + {percent(float(match[1]))}"
 
 
 def _t_row(

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from markupsafe import Markup
+
 from appliance.evidence import budget
 from appliance.evidence.budget import LABELS, PARTS, USEFUL, Budget
 from appliance.evidence.folding import Sampled, spread_of
@@ -40,6 +42,12 @@ BOUNDS_INTRO = (
 )
 SAYINGS = ("differs between", "changed during", "imports and probe")
 """How the notes begin that say something of a value; the others name where it was read."""
+SPELT = {
+    "notsupported": "not supported",
+    "notimplemented": "not implemented",
+    "forceoff": "off, by force",
+}
+"""What the kernel writes of simultaneous multithreading, in words."""
 MOST_APART = 2  # devices, up to which each has a table of its own
 _SAME = 3  # parts above which equal values are worth saying once
 
@@ -48,13 +56,25 @@ def rows(facts: Facts) -> tuple[Row, ...]:
     """Facts in their order; a missing one with its hint, the others with their source."""
     return tuple(
         Row(
-            label=label(name),
-            value=words.fact(fact),
+            label=_named(name, fact)[0],
+            value=_named(name, fact)[1],
             note=_gap(fact) if fact.value is None else fact.source,
             is_known=fact.value is not None,
         )
         for name, fact in facts.items()
     )
+
+
+def _named(name: str, fact: Fact) -> tuple[str, str]:
+    """A fact's heading and value; a unit that ends its name stands with the value."""
+    value = fact.value
+    if not fact.unit and isinstance(value, int | float) and not isinstance(value, bool):
+        if name.endswith("_ns"):
+            return label(name.removesuffix("_ns")), words.duration(value * 1e-9)
+        heading, write = words.reading(name)
+        return heading, write(value) if heading != label(name) else words.fact(fact)
+    written = words.fact(fact)
+    return label(name), SPELT.get(written, written)
 
 
 def collapsed(title: str, made: Sequence[Row], **more: Any) -> Group:
@@ -188,10 +208,17 @@ def _peaks(peaks: Peaks, system: System) -> tuple[Group, ...]:
 
 def _quantity(name: str) -> str:
     """What a figure is of: `float64_flops_per_second` is "Float64 arithmetic"."""
-    for suffix, what in (("flops_per_second", "arithmetic"), ("bytes_per_second", "rate")):
+    for suffix, what in _QUANTITIES:
         if name.endswith(f"_{suffix}"):
             return label(f"{name.removesuffix(suffix)}{what}")
     return label(name)
+
+
+_QUANTITIES = (
+    ("flops_per_second", "arithmetic"),
+    ("operations_per_second", "operations"),
+    ("bytes_per_second", "rate"),
+)
 
 
 def parts(title: str, items: Sequence[Facts], declared: Fact | None = None) -> Group:
@@ -385,9 +412,11 @@ def budget_section(spent: Budget) -> BudgetSection:
         for part in order
     ]
     said = budget.sentence(spent)
+    if not spent.is_measured:
+        return BudgetSection(sentence=f"{said[0].upper()}{said[1:]}.", plot=Markup(), grid=None)
     return BudgetSection(
         sentence=f"{said[0].upper()}{said[1:]}.",
-        plot=plots.parts("What the time of the run went to", bars if spent.is_measured else []),
+        plot=plots.parts("What the time of the run went to", bars),
         grid=Grid(
             columns=("Part", "Time", "Share"),
             rows=tuple(

@@ -79,13 +79,16 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """Page 1. `scoped` is the verdict with its scope, `reservations` are what stands against it.
+    """Page 1. `scoped` is the verdict with its scope, `place` the case that decided it, or "".
+
+    `reservations` are what stands against the verdict.
 
     `digest` is the sha256 over the list of data files, which `code` holds as a QR code.
     """
 
     word: VerdictWord
     scoped: str
+    place: str
     banners: tuple[str, ...]
     counts: str
     decided: str
@@ -406,7 +409,7 @@ class BudgetSection:
 
     sentence: str
     plot: Markup
-    grid: Grid
+    grid: Grid | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ from appliance.records.verdict import (
     Estimate,
     Ratio,
     Ruling,
+    RulingWord,
     Statistic,
     Verdict,
 )
@@ -42,7 +43,7 @@ MOST_DIFFERENCES = 3
 MOST_WEAKEST = 3
 MANY = (
     "Of several devices: the median and, in brackets, the slowest; of the limit that of the "
-    "slowest, and ✗ with the number of devices beyond it."
+    "slowest, and ✗ with the number of devices beyond it, ◆ of those that were not decided."
 )
 NOTHING = "—"
 _ALWAYS = 3  # columns of the table that stand there with nothing in them too
@@ -58,8 +59,9 @@ class Speed:
     """One case whose timing may be shown: its rate and ratios, None where there is none.
 
     `limit` is how far its tightest limit is met: 1 just so, above 1 with room; `limit_words` says
-    what it is. `baseline` is speed against the baseline, `datasheet` the share of the vendor's
-    peak, `reference` the rate over that of the record `known`.
+    what it is. `is_open` says that this limit was not decided, or none of several without a figure.
+    `baseline` is speed against the baseline, `datasheet` the share of the vendor's peak,
+    `reference` the rate over that of the record `known`.
     """
 
     case: Case
@@ -68,6 +70,7 @@ class Speed:
     limit: float | None
     limit_words: str
     is_failed: bool
+    is_open: bool
     baseline: Ratio | None
     datasheet: float | None
     reference: float | None
@@ -153,7 +156,8 @@ def _withheld(cases: Sequence[str], num_cases: int) -> str:
     if not cases:
         return ""
     shown = f"No speed is shown of {len(cases):,} of {count(num_cases, 'case')}"
-    return f"{shown} (each one's section says why): {words.cases(cases)}."
+    named = "" if len(cases) == num_cases else f": {words.rows(cases)}"
+    return f"{shown} (each one's section says why){named}."
 
 
 # ------------------------------------------------------------------ the ratios of a case
@@ -165,13 +169,16 @@ def _speeds(bundle: Bundle, verdict: Verdict, hidden: frozenset[str]) -> Iterato
     rulings: dict[str, list[Ruling]] = {}
     for ruling in verdict.rulings:
         rulings.setdefault(ruling.case, []).append(ruling)
+    limits = {one.id for one in bundle.criteria.criterion if one.kind == "perf"}
     finder = References(bundle.qualified, bundle.system)
     for case in bundle.plan.cases:
         result = results.get(case.id)
         if case.id in hidden or result is None:
             continue
         rate = _rate(result)
-        limit, limit_words, is_failed = _limit(rulings.get(case.id, ()))
+        own = rulings.get(case.id, ())
+        limit, limit_words, word = _limit(own)
+        is_undecided = any(one.criterion in limits and one.ruling == "inconclusive" for one in own)
         known, _ = finder.last(case)
         yield Speed(
             case=case,
@@ -179,7 +186,8 @@ def _speeds(bundle: Bundle, verdict: Verdict, hidden: frozenset[str]) -> Iterato
             rate=rate,
             limit=limit,
             limit_words=limit_words,
-            is_failed=is_failed,
+            is_failed=word == "fail",
+            is_open=word == "inconclusive" or (limit is None and is_undecided),
             baseline=ratios.get(case.id),
             datasheet=_share(bundle, case, result),
             reference=_against(rate, known),
@@ -220,20 +228,20 @@ def is_processor(system: System, case: Case) -> bool:
     return all(one.vendor == "cpu" for one in system.identity.devices if one.id == case.device)
 
 
-def _limit(rulings: Iterable[Ruling]) -> tuple[float | None, str, bool]:
-    """How far the tightest limit on a time or a rate is met, that limit, and whether it failed."""
+def _limit(rulings: Iterable[Ruling]) -> tuple[float | None, str, RulingWord | None]:
+    """How far the tightest limit on a time or a rate is met, that limit, and how it was ruled."""
     met = [
         (ratio, one.statistic, one)
         for one in rulings
         if one.statistic is not None and (ratio := _met(one.statistic)) is not None
     ]
     if not met:
-        return None, "", False
+        return None, "", None
     ratio, statistic, ruling = min(met, key=lambda one: one[0])
     limit = words.measured(statistic.metric, statistic.limit or 0.0, statistic.unit)
     is_time = statistic.metric.endswith("_seconds")
     sign = "≤" if is_time else "≥"
-    return ratio, f"{sign} {limit}", ruling.ruling == "fail"
+    return ratio, f"{sign} {limit}", ruling.ruling
 
 
 def _met(statistic: Statistic) -> float | None:
@@ -259,7 +267,7 @@ def _row(name: str, members: Sequence[Speed]) -> tuple[str, ...]:
         label = one.case.id
     else:
         rate = _range_words(members)
-        label = f"{name} x {len({one.case.place for one in members})}"
+        label = f"{name} x\N{NO-BREAK SPACE}{len({one.case.place for one in members})}"
     return (
         label,
         rate or NOT_REPORTED,
@@ -302,12 +310,19 @@ def _range_words(members: Sequence[Speed]) -> str:
 
 def _limit_words(members: Sequence[Speed]) -> str:
     met = [one for one in members if one.limit is not None]
+    shapes = {
+        "✗": sum(one.is_failed for one in members),
+        "◆": sum(one.is_open and not one.is_failed for one in members),
+    }
+    marks = "".join(
+        f" {shape}" if len(members) == 1 else f" {shape} {number}"
+        for shape, number in shapes.items()
+        if number
+    )
     if not met:
-        return "none"
+        return f"not decided{marks}" if marks else "none"
     tightest = min(met, key=lambda one: one.limit or math.inf)
-    num_failed = sum(one.is_failed for one in met)
-    failed = "" if not num_failed else " ✗" if len(members) == 1 else f" ✗ {num_failed}"
-    return f"{tightest.limit_words}: {tightest.limit:.3f}{failed}"
+    return f"{tightest.limit_words}: {tightest.limit:.3f}{marks}"
 
 
 def _ratio_words(pairs_of: Sequence[tuple[float | None, Speed]], *, as_share: bool = False) -> str:
@@ -371,7 +386,6 @@ def _legend(bars: Sequence[plots.RatioBar], speeds: Sequence[Speed]) -> str:
         "the speed against the reference rate": [one.reference is not None for one in speeds],
         "the share of the datasheet": [one.datasheet is not None for one in speeds],
     }
-    kinds = [what for what, has in compared.items() if any(has)]
     marks = {
         "▮ is the slowest speed that its limit allows": any(one.limit for one in bars),
         "◆ the reference rate": any(one.reference for one in bars),
@@ -387,9 +401,20 @@ def _legend(bars: Sequence[plots.RatioBar], speeds: Sequence[Speed]) -> str:
     whisker = "the slowest and the fastest device" if several else "the interval"
     return (
         "Ratios are speeds: 1.0 is as fast as what is compared with, more is faster. A bar is "
-        f"{', where there is none '.join(kinds)}; its whisker is {whisker}."
+        f"{_compared(compared)}; its whisker is {whisker}."
         + (f" {drawn[0].upper()}{drawn[1:]}." if drawn else "")
     )
+
+
+def _compared(compared: Mapping[str, Sequence[bool]]) -> str:
+    """What the bars are of: what comes first that a case has; a later kind where one lacks it."""
+    kinds: list[str] = []
+    for what, has in compared.items():
+        if any(has):
+            kinds.append(what)
+        if all(has):
+            break
+    return ", where there is none ".join(kinds)
 
 
 # ------------------------------------------------------------------ in words
@@ -399,15 +424,13 @@ def _weakest(verdict: Verdict, speeds: Sequence[Speed]) -> Iterator[str]:
     """The three figures of the node that a buyer should ask about first, the worst before."""
     checks = _checks_by_use(verdict)
     sentences = [
-        f"{case}: the check “{name}” is outside its bound in {outside} of {made}"
-        + (f", at {percent(share)} of it." if math.isfinite(share) else ".")
-        for share, case, name, outside, made in checks
-        if outside
+        f"{words.cases(cases)}: the check “{name}” is outside its bound in {outside} of {made}"
+        + (f", at {words.of_bound(share)}." if math.isfinite(share) else ".")
+        for share, cases, name, outside, made in _failed_checks(checks)
     ]
     sentences += [
-        f"{result.case}: {missing} of {result.num_planned} launches are missing."
-        for result in verdict.cases
-        if (missing := result.num_planned - result.num_completed - result.num_decided) > 0
+        f"{words.cases(cases)}: {missing:,} of {count(planned, 'launch', 'launches')} are missing."
+        for cases, missing, planned in _missing(verdict)
     ]
     slow = sorted(_slow(speeds), key=lambda one: one[0])
     sentences += [sentence for _, sentence in slow]
@@ -417,6 +440,33 @@ def _weakest(verdict: Verdict, speeds: Sequence[Speed]) -> Iterator[str]:
         if not outside and share > 0
     ]
     yield from sentences[:MOST_WEAKEST]
+
+
+def _failed_checks(
+    checks: Iterable[tuple[float, str, str, int, int]],
+) -> Iterator[tuple[float, list[str], str, int, int]]:
+    """The worst check of each row of the suite that was outside its bound, on all its devices."""
+    rows: dict[str, list[tuple[float, str, str, int, int]]] = {}
+    for one in checks:
+        if one[3]:
+            rows.setdefault(one[1].partition("@")[0], []).append(one)
+    for row in rows.values():
+        share, _, name, _, _ = row[0]
+        alike = [one for one in row if one[2] == name]
+        outside, made = sum(one[3] for one in alike), sum(one[4] for one in alike)
+        yield share, sorted({one[1] for one in alike}), name, outside, made
+
+
+def _missing(verdict: Verdict) -> Iterator[tuple[list[str], int, int]]:
+    """The cases of each row that miss launches, how many these are, and of how many."""
+    rows: dict[str, list[CaseResult]] = {}
+    for result in verdict.cases:
+        if result.num_planned > result.num_completed + result.num_decided:
+            rows.setdefault(result.case.partition("@")[0], []).append(result)
+    for several in rows.values():
+        planned = sum(one.num_planned for one in several)
+        made = sum(one.num_completed + one.num_decided for one in several)
+        yield [one.case for one in several], planned - made, planned
 
 
 def _slow(speeds: Sequence[Speed]) -> Iterator[tuple[float, str]]:

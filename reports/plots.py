@@ -15,29 +15,33 @@ from itertools import cycle, pairwise
 
 from markupsafe import Markup, escape
 
-from reports.words import clean, count, figure
+from reports.words import clean, figure
 
 MOST_POINTS = 400
 WIDTH, NARROW, HEIGHT, COURSE_HEIGHT = 660, 400, 126, 104
 _LEFT, _RIGHT, _WIDE, _TOP, _BOTTOM, _COURSE_BOTTOM = 54, 394, 652, 14, 97, 72
 _FONT = 'font-family="DejaVu Sans, sans-serif"'
+_WIDE_FONT, _NARROW_FONT = 9, 11  # of drawings across the page and across two fifths of it
+_NUMBER_ROOM, _FIELD_ROOM = 17, 30  # width that a number below an axis, and in a field, takes
 _FEW, _LARGE_DOT, _SMALL_DOT = 40, 4.4, 2.6  # samples of a launch; widths of a dot
 _TRACE_HEIGHT = 48
 _BAR_LEFT, _BAR_HEIGHT = 8, 42
 _LETTER = 6.2  # width of a letter at most
 _DARK, _SHADES = ("#1f3b63", "#ffffff"), ("#c3cedd", "#e2e8f0")
-_BUSY = 12  # launches above which a label has its number only
 MOST_BARS, MOST_RATIO = 60, 2.5  # rows of one drawing, and the end of its axis at most
-_RATIO_LEFT, _RATIO_RIGHT, _BAR_STEP = 190, 600, 13
-_FEW_BARS, _LOW_BAR_STEP = 14, 10.5
+_RATIO_LEFT, _RATIO_RIGHT = 190, 600
+_BAR_STEPS = ((14, 13.0), (24, 10.5), (MOST_BARS, 8.8))  # bars at most, and from one to the next
 _HEAT_LEFT, _HEAT_STEP, _DEVICES_BOTTOM = 150, 12, 97
 HEAT_EDGES = (0.005, 0.015, 0.03, 0.06)
 """Slower than the median of its row by so much, a field is a shade darker."""
 _HEAT_SHADES = ("#eef1f4", "#d3dae2", "#a9b5c3", "#67788b", "#1f2a36")
+_HEAT_INKS = ("#16191d", "#16191d", "#16191d", "#ffffff", "#ffffff")
 _DIAMOND = '<path d="M{left:.1f} {y:.1f}l3 -3.6l3 3.6l-3 3.6z" fill="#ffffff" stroke="#111111"/>'
 _SQUARE = '<rect x="{left:.1f}" y="{top:.1f}" width="5.2" height="5.2" fill="#111111"/>'
 _NEAR = 1.5  # times the largest figure: a limit further above is not drawn, but said
 _QUIET, _INK = 4, 'fill="#000000"'
+_NOTE_LETTERS, _NOTE_STEP = 12, 13  # that a plot's height takes; from line to line
+_MANY_MS = 10_000  # from which an axis is in seconds
 _TAIL = 0.1  # share of the largest samples that may lie beyond the axis
 
 
@@ -167,12 +171,34 @@ def launches(
         parts.append(_strip(strip, axis, left, step, len(strips)))
     if limit is not None:
         parts.append(_limit_line(axis, limit, is_near=is_near))
-    parts.append(_frame(axis, "launch", HEIGHT))
+    name, labels = _launch_labels([strip.label for strip in strips], step)
+    parts += [
+        _text(left + step / 2, _BOTTOM + 14, label)
+        for left, label in zip(lefts, labels, strict=True)
+        if label
+    ]
+    parts.append(_frame(axis, name, HEIGHT))
     above = [value for value in values if value > axis.high]
     if above:
-        words = f"▲ {count(len(above), 'sample')} above the axis, the largest {figure(max(above))}"
-        parts.append(_text(_RIGHT - 4, 10, f"{words} ms", "end"))
+        words = f"▲ {len(above)} above, up to {figure(max(above))} ms"
+        parts.append(_text(_RIGHT - 4, 10, words, "end"))
     return _drawing(title, "".join(parts), HEIGHT, NARROW)
+
+
+def _launch_labels(labels: Sequence[str], step: float) -> tuple[str, list[str]]:
+    """The axis' name with the mode that most launches have, and each label as far as it has room.
+
+    `labels` are numbers, each with its mode or its outcome: "3 forked".
+    """
+    modes = [label.partition(" ")[2] for label in labels]
+    usual = max(modes, key=modes.count, default="")
+    every = max(1, math.ceil(_NUMBER_ROOM / step))
+    written = []
+    for place, (label, mode) in enumerate(zip(labels, modes, strict=True)):
+        is_short = mode == usual or len(label) * _LETTER > step
+        shown = label.partition(" ")[0] if is_short else label
+        written.append(shown if place % every == 0 else "")
+    return f"launch ({usual})" if usual else "launch", written
 
 
 def course(title: str, moments: Sequence[Moment], interval: tuple[float, float] | None) -> Markup:
@@ -277,7 +303,7 @@ def ratios(title: str, bars: Sequence[RatioBar]) -> Markup:
     ]
     top = max((one for one in ends if math.isfinite(one)), default=1.0)
     reach = min(MOST_RATIO, max(1.25, top * 1.05))
-    step = _BAR_STEP if len(shown) <= _FEW_BARS else _LOW_BAR_STEP
+    step = next(step for most, step in _BAR_STEPS if len(shown) <= most)
     bottom = math.ceil(_TOP + step * len(shown))
 
     def x(ratio: float) -> float:
@@ -360,7 +386,7 @@ def devices(
     body = [_grid(axis)]
     if limit is not None:
         body.append(_limit_line(axis, limit, is_near=bool(near)))
-    every = max(1, math.ceil(len(points) * 9 / (_RIGHT - _LEFT) * 3))
+    every = max(1, math.ceil(len(points) * 11 / (_RIGHT - _LEFT) * 3))
     for number, one in enumerate(points):
         x = _LEFT + (number + 0.5) * step
         body.append(_device_point(one, axis, x))
@@ -375,7 +401,7 @@ def _limit_line(axis: _Axis, limit: float, *, is_near: bool) -> str:
     words = _text(
         _LEFT + 2,
         _TOP - 4,
-        f"- - limit {figure(limit)} ms" + ("" if is_near else " ▲ above the axis"),
+        f"- - limit {figure(limit)} ms" + ("" if is_near else " (above)"),
         "start",
     )
     if not is_near:
@@ -408,6 +434,8 @@ def heat(
 ) -> Markup:
     """Rows by columns of relative step times (0.03: three percent slower), darker the slower.
 
+    Where columns have room for it, what is shaded has its figure in percent too.
+
     A field that is None is crossed out; the figure of each row's slowest stands at its right.
     """
     if not rows or not columns:
@@ -438,10 +466,14 @@ def _field(value: float | None, left: float, top: float, width: float) -> str:
         cross = f"M{left + 1:.1f} {top + 1:.1f}L{left + width - 1:.1f} {top + _HEAT_STEP - 2:.1f}"
         return _path([cross], 'stroke="#999999" stroke-width="0.7" fill="none"')
     shade = sum(value >= edge for edge in HEAT_EDGES)
-    return (
+    field = (
         f'<rect x="{left:.1f}" y="{top:.1f}" width="{max(0.6, width - 0.6):.1f}" '
         f'height="{_HEAT_STEP - 1}" fill="{_HEAT_SHADES[shade]}"/>'
     )
+    if not shade or width < _FIELD_ROOM:
+        return field
+    ink = f'style="fill: {_HEAT_INKS[shade]}"'
+    return field + _text(left + width / 2, top + 9, f"{100 * value:+.1f}", more=ink)
 
 
 def code(title: str, rows: Sequence[Sequence[bool]]) -> Markup:
@@ -507,7 +539,8 @@ def _trace(one: Trace, top: float, begin: float, end: float) -> str:
 def _drawing(title: str, body: str, height: int, width: int = WIDTH) -> Markup:
     return Markup(  # noqa: S704 - every text in it went through escape
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-        f'width="{width}" height="{height}" role="img">'
+        f'width="{width}" height="{height}" role="img" {_FONT} '
+        f'font-size="{_NARROW_FONT if width == NARROW else _WIDE_FONT}">'
         f"<title>{escape(clean(title))}</title>{body}</svg>"
     )
 
@@ -561,12 +594,15 @@ def _labelled(ticks: Sequence[float]) -> list[tuple[float, str]]:
 
 def _grid(axis: _Axis) -> str:
     lines = "".join(f"M{_LEFT} {axis.y(tick):.1f}H{_RIGHT}" for tick in axis.ticks)
+    unit, per_ms = ("s", 1e-3) if axis.high >= _MANY_MS else ("ms", 1.0)
+    written = _labelled([tick * per_ms for tick in axis.ticks])
     labels = "".join(
-        _text(_LEFT - 6, axis.y(tick) + 3, label, "end") for tick, label in _labelled(axis.ticks)
+        _text(_LEFT - 6, axis.y(tick) + 3, label, "end")
+        for tick, (_, label) in zip(axis.ticks, written, strict=True)
     )
     middle = (_TOP + axis.bottom) / 2
     turned = f'transform="rotate(-90 11 {middle:.0f})"'
-    name = _text(11, middle, "step time, ms", "middle", turned)
+    name = _text(11, middle, f"step time, {unit}", "middle", turned)
     return f'<path d="{lines}" stroke="#dddddd" stroke-width="0.7" fill="none"/>{labels}{name}'
 
 
@@ -582,7 +618,7 @@ def _band(axis: _Axis, interval: tuple[float, float]) -> str:
 
 
 def _strip(strip: Strip, axis: _Axis, left: float, width: float, num_strips: int) -> str:
-    begin, end, centre = left + 0.1 * width, left + 0.9 * width, left + width / 2
+    begin, end = left + 0.1 * width, left + 0.9 * width
     pace = (end - begin) / max(1, len(strip.samples))
     dots: list[str] = []
     beyond: list[str] = []
@@ -593,7 +629,6 @@ def _strip(strip: Strip, axis: _Axis, left: float, width: float, num_strips: int
             (beyond if is_beyond else dots).append(
                 f"M{x - 3:.1f} {y + 5:.1f}l3 -5l3 5z" if is_beyond else f"M{x:.1f} {y:.1f}h0"
             )
-    words = strip.label if num_strips <= _BUSY else strip.label.partition(" ")[0]
     width_of_dot = _LARGE_DOT if len(strip.samples) <= _FEW else _SMALL_DOT
     style = f'stroke="#6f83a0" stroke-width="{width_of_dot}" stroke-linecap="round" fill="none"'
     bars = [
@@ -608,7 +643,6 @@ def _strip(strip: Strip, axis: _Axis, left: float, width: float, num_strips: int
             _path(beyond, 'fill="#1c2b40"'),
             _path(bars, 'stroke="#111111" stroke-width="1.8" fill="none"'),
             _note(strip.note, left, width) if strip.note else "",
-            _text(centre, _BOTTOM + 14, words, "middle"),
         )
     )
 
@@ -628,21 +662,24 @@ def _cut(strip: Strip, left: float, width: float) -> str:
 
 
 def _note(note: str, left: float, width: float) -> str:
-    """A launch that has not completed: a crossed field with the reason written in it."""
+    """A launch that has not completed: a crossed field with its outcome and its reason in it."""
     x, y = left + width / 2 + 3, (_TOP + _BOTTOM) / 2
     cross = f"M{left + 4:.1f} {_TOP + 4}L{left + width - 4:.1f} {_BOTTOM - 4}"
     cross += f"M{left + width - 4:.1f} {_TOP + 4}L{left + 4:.1f} {_BOTTOM - 4}"
+    lines = [
+        words if len(words) <= _NOTE_LETTERS else f"{words[: _NOTE_LETTERS - 1]}…"
+        for words in note.split(": ", 1)
+    ][: 2 if width > 2 * _NOTE_STEP else 1]
     plate = (
-        f'<rect x="{x - 12:.1f}" y="{_TOP + 4}" width="17" height="{_BOTTOM - _TOP - 8}" '
-        'fill="#ffffff"/>'
+        f'<rect x="{x - 12:.1f}" y="{_TOP + 4}" width="{_NOTE_STEP * len(lines) + 4}" '
+        f'height="{_BOTTOM - _TOP - 8}" fill="#ffffff"/>'
     )
-    short = note if len(note) <= 17 else f"{note[:16]}…"  # noqa: PLR2004 - what the plot's height takes
-    turned = f'transform="rotate(-90 {x:.1f} {y:.0f})" font-weight="bold"'
-    return (
-        _path([cross], 'stroke="#999999" stroke-width="0.8" fill="none"')
-        + plate
-        + _text(x, y, short, "middle", turned)
-    )
+    written = ""
+    for number, words in enumerate(lines):
+        place = x + number * _NOTE_STEP
+        turned = f'transform="rotate(-90 {place:.1f} {y:.0f})" font-weight="bold"'
+        written += _text(place, y, words, "middle", turned)
+    return _path([cross], 'stroke="#999999" stroke-width="0.8" fill="none"') + plate + written
 
 
 def _frame(axis: _Axis, name: str, height: int) -> str:
@@ -657,6 +694,6 @@ def _path(pieces: Sequence[str], style: str) -> str:
 
 def _text(x: float, y: float, words: str, anchor: str = "middle", more: str = "") -> str:
     return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="9" fill="#222222" '
-        f"{_FONT} {more}>{escape(clean(words))}</text>"
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="#222222" {more}>'
+        f"{escape(clean(words))}</text>"
     )

@@ -87,6 +87,7 @@ def _place(case: Case, seconds: float, roofs: Roofs) -> str:
     bound = "memory" if intensity < ridge else "arithmetic"
     reached = words.percent(flops / seconds / roof)
     return (
-        f"At {intensity:.3g} FLOP a byte (ridge at {ridge:.3g}) its roof is the {bound}'s, "
+        f"At {words.small(intensity)} FLOP a byte (ridge at {words.small(ridge)}) its roof is "
+        f"the {bound}'s, "
         f"{words.quantity(roof, 'FLOP/s')}: it reaches {reached} of it."
     )

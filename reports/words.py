@@ -19,6 +19,7 @@ from functools import lru_cache, partial
 from appliance.records.json import Scalar
 from appliance.records.system import Fact
 from appliance.records.verdict import RulingWord
+from appliance.records.vocabulary import METRICS, SHARES
 
 NOT_REPORTED = "not reported"
 GIB = 2**30
@@ -58,52 +59,6 @@ _UNIT_NAMES = {
     "bits_per_second": "bit/s",
     "flops_per_second": "FLOP/s",
 }
-METRICS = {
-    "step_seconds": "Step time",
-    "first_step_seconds": "First step",
-    "units_per_second": "Rate",
-    "flops_per_second": "Arithmetic rate",
-    "bytes_per_second": "Memory rate",
-    "window_throughput": "Rate, all blocks",
-    "latency_seconds": "Latency",
-    "seconds_to_target": "Time to target",
-    "steps_to_target": "Steps to target",
-    "stall_share": "Time spent loading",
-    "stall_rate": "Stalled steps",
-    "slow_launch_rate": "Slow launches",
-    "drift_over_run": "Drift over the run",
-    "drift_per_30_minutes": "Drift in 30 minutes",
-    "throttle_share": "Slowed down by heat, hardware, current or power supply",
-    "throttle_share_power_cap": "Slowed down by the power limit",
-    "lost_clock": "Clock below the highest",
-    "power_fraction": "Power in hot phases, of the limit",
-    "core_use": "Use of cores in hot phases",
-    "throughput_ratio": "Rate over that of another case",
-    "ratio_to_device": "Rate over that of the device case",
-    "ratio_to_alone": "Rate over that of the case alone",
-    "pcie_lanes_missing": "PCIe lanes missing",
-    "pcie_generations_missing": "PCIe generations missing",
-    "kernel_faults": "Faults in the kernel's log",
-    "kernel_faults_fatal": "Fatal faults in the kernel's log",
-}
-"""What is measured of a case, as it is headed."""
-_SHARES = frozenset(
-    (
-        "stall_rate",
-        "stall_share",
-        "slow_launch_rate",
-        "drift_over_run",
-        "drift_per_30_minutes",
-        "throttle_share",
-        "throttle_share_power_cap",
-        "lost_clock",
-        "power_fraction",
-        "core_use",
-        "throughput_ratio",
-        "ratio_to_device",
-        "ratio_to_alone",
-    )
-)
 _METRIC_UNITS = {"flops_per_second": "FLOP/s", "bytes_per_second": "B/s"}
 _READINGS = {
     "foreign_processors": "Processors used by others",
@@ -117,9 +72,11 @@ RULINGS: dict[RulingWord, str] = {
     "not_applicable": "- not applicable",
 }
 """A ruling with its shape, so that a grey copy reads."""
-_SPELT = """BIOS BLAS BMC CPU DIMM DNS ECC FLOP GPU HTTP ID IO IP L1 L1d L1i L2 L3 MAC MKL MTU NIC
-NUMA NVMe NumPy ONNX OS PCI PCIe RAM RAS SMBIOS SMT SSD TPM URL UUID VBIOS WWN oneDNN OpenMP"""
-_WORDS = {word.lower(): word for word in _SPELT.split()}
+_SPELT = """BIOS BLAS BMC CPU DIMM DNS ECC FLOP GPU HTTP ID INT8 IO IP JAX L1 L1d L1i L2 L3 MAC MKL
+MTU NIC NUMA NVMe NumPy ONNX OS PCI PCIe RAM RAS SMBIOS SMT SSD SciPy TF32 TPM URL UUID
+VBIOS WWN oneDNN OpenMP"""
+_NAMES = {"ld_preload": "LD_PRELOAD is set", "memory_bytes": "Memory"}
+_WORDS = {word.lower(): word for word in _SPELT.split()} | {"load1": "load over a minute"}
 
 
 def clean(text: str) -> str:
@@ -159,7 +116,13 @@ def figure(value: float, digits: int = 4) -> str:
 
 def small(value: float) -> str:
     """An error or a bound, as the rulings write it."""
-    return f"{value:.3g}" if math.isfinite(value) else figure(value)
+    return brief_figure(value) if math.isfinite(value) else figure(value)
+
+
+def brief_figure(value: float) -> str:
+    """A number to three digits at most; those up to a million without an exponent."""
+    written = f"{value:.3g}"
+    return f"{float(written):,.0f}" if "e+" in written and abs(value) < 1e6 else written  # noqa: PLR2004 - beyond it an exponent reads better
 
 
 def _plain(value: float) -> str:
@@ -209,7 +172,10 @@ def quantity(value: float, unit: str) -> str:
         return scaled(value, unit)
     if unit == "s":
         return duration(value)
-    number = str(value) if isinstance(value, int) else figure(value)
+    if isinstance(value, int):
+        number = str(value)
+    else:
+        number = _plain(value) if unit in ("", "steps") else figure(value)
     if unit in ("fraction", "share") and math.isfinite(value):
         return f"{figure(value * 100, 3)} %"
     return f"{number} {unit}".rstrip()
@@ -222,6 +188,13 @@ def percent(value: float, digits: int = 3) -> str:
     return f"{value * 100:.{digits}g} %" if abs(value) < 10 else f"{figure(value * 100)} %"  # noqa: PLR2004 - beyond it .3g has an exponent
 
 
+def of_bound(share: float) -> str:
+    """How far an error came, of its bound: 32 % of its bound, 89.6 times its bound."""
+    if share >= 10:  # noqa: PLR2004 - a thousand percent
+        return f"{brief_figure(share)} times its bound"
+    return f"{percent(share)} of its bound"
+
+
 def metric(name: str) -> str:
     """A measured quantity's heading: `latency_p99_seconds` becomes "Latency, 99th percentile"."""
     if name in METRICS:
@@ -232,7 +205,7 @@ def metric(name: str) -> str:
 
 def measured(name: str, value: float, unit: str) -> str:
     """A value of a measured quantity in its SI unit, as this quantity is read."""
-    if name in _SHARES:
+    if name in SHARES:
         return percent(value)
     return quantity(
         value, unit or ("s" if name.endswith("_seconds") else _METRIC_UNITS.get(name, ""))
@@ -241,6 +214,8 @@ def measured(name: str, value: float, unit: str) -> str:
 
 def in_unit_of(name: str, value: float, end: float, unit: str) -> str:
     """An end of an interval as a number in the unit that its value is written in."""
+    if unit == "steps":
+        return _plain(end)
     written = measured(name, value, unit).partition(" ")
     number = float(written[0].replace(",", "")) if math.isfinite(value) else math.nan
     if not (written[2] and number and math.isfinite(value / number) and math.isfinite(end)):
@@ -258,6 +233,15 @@ def scalar(value: Scalar, unit: str = "") -> str:
     return quantity(value, unit)
 
 
+def parameter(name: str, value: Scalar) -> str:
+    """A workload's parameter, which is exact: a size in its unit, a number in the digits it has."""
+    if isinstance(value, bool | str):
+        return scalar(value)
+    if name.endswith("_bytes"):
+        return size(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
 def fact(reported: Fact) -> str:
     """A fact's value, or that it was not reported."""
     return NOT_REPORTED if reported.value is None else scalar(reported.value, reported.unit)
@@ -265,6 +249,8 @@ def fact(reported: Fact) -> str:
 
 def label(name: str) -> str:
     """A record's key as a heading: `cpu_model` becomes "CPU model"."""
+    if name in _NAMES:
+        return _NAMES[name]
     plain = clean(name)
     plain = f"number of {plain[4:]}" if plain.startswith("num_") else plain
     words = [_WORDS.get(word.lower(), word) for word in re.split(r"[_\s]+", plain) if word]
@@ -295,6 +281,12 @@ def utc(text: str) -> str:
     """A time as it is printed, in UTC, or the text itself if it is no time."""
     time = moment(text)
     return clean(text) if time is None else time.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def continued(sentence: str) -> str:
+    """A sentence as the part of another, its first word in lower case if it is a plain word."""
+    first, _, rest = sentence.partition(" ")
+    return f"{first.lower()} {rest}".rstrip() if first.istitle() else sentence
 
 
 def listed(items: Sequence[str]) -> str:
@@ -333,10 +325,19 @@ def _of_one_row(names: Sequence[str]) -> str:
     return f"{rows.pop()}@{devices(on)} ({len(on)} devices)"
 
 
+def rows(names: Sequence[str]) -> str:
+    """Cases as `cases` names them, for a sentence that has said how many there are."""
+    said = cases(names)
+    counted = f"{len(names):,} cases: "
+    return said.removeprefix(counted)
+
+
 def cases(names: Sequence[str], most: int = 8) -> str:
     """Cases by name; of many the rows of the suite that they are of, with how many of each."""
     if most and (joined := _of_one_row(names)):
         return joined
+    if not most:
+        return f"{len(names):,} cases"
     if len(names) <= most:
         return ", ".join(names)
     rows: dict[str, int] = {}
@@ -346,7 +347,7 @@ def cases(names: Sequence[str], most: int = 8) -> str:
     listed = [f"{row} ({number})" if number > 1 else row for row, number in rows.items()]
     rest = len(listed) - 2 * most
     more = f" and {rest} more rows" if rest > 0 else ""
-    return f"{len(names)} cases: {', '.join(listed[: 2 * most])}{more}"
+    return f"{len(names):,} cases: {', '.join(listed[: 2 * most])}{more}"
 
 
 def count(number: int, noun: str, plural: str = "") -> str:

@@ -23,6 +23,7 @@ from appliance.records.journal import (
     InterimAnalysis,
     KernelLogged,
     KernelLogRead,
+    LaunchEnded,
     LaunchStarted,
     Libraries,
     Line,
@@ -59,9 +60,10 @@ class JournalIndex:
 
     `cases` are by id, `run` is what is of no case, `attempt` the number that the buyer's receipt
     gave, 0 without one. The rest is for whoever shows the run: the times (UTC) of its first and
-    last line, resumptions with their times, ends and begins of sessions with theirs, the last
-    interim analysis of each case, what the fork servers' probes said, and in the journal's order
-    readings with their times, and what launches ran in. `budget` is what its time went to.
+    last line, resumptions with their times, launches that were cut short with the number of
+    resumptions before them, ends and begins of sessions with their times, the last interim
+    analysis of each case, what the fork servers' probes said, and in the journal's order readings
+    with their times, and what launches ran in. `budget` is what its time went to.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -70,6 +72,7 @@ class JournalIndex:
         self.begin_utc = ""
         self.end_utc = ""
         self.resumptions: list[tuple[str, RunResumed]] = []
+        self.cut: list[tuple[int, str]] = []
         self.session_ends: list[tuple[str, SessionEnded]] = []
         self.session_begins: list[tuple[str, SessionBegan]] = []
         self.interim_analyses: dict[str, InterimAnalysis] = {}
@@ -125,6 +128,8 @@ class JournalIndex:
             if isinstance(event, LaunchStarted):
                 self._num_started += 1
                 self.run.is_log_read = False
+            if isinstance(event, LaunchEnded) and event.outcome == "interrupted":
+                self.cut.append((len(self.resumptions), name))
             launch.take(event, line.utc, self._num_started)
             self._case_of[name].version += 1
             if isinstance(event, Block):

@@ -109,7 +109,9 @@ def unreported(evidence: CaseEvidence) -> str:
     for launch in evidence.repeats:
         if not {one.rank for one in launch.repeated} >= set(range(evidence.case.ranks)):
             ended = launch.ended
-            why = "" if ended is None else f" ({ended.outcome}{_because(ended.reason)})"
+            why = ""
+            if ended is not None:
+                why = f" ({ended.outcome}{_because(ended.reason)})".replace("_", " ")
             return f"launch {launch.id} of the deterministic phase did not report its bits{why}"
     return ""
 

@@ -38,7 +38,7 @@ from appliance.records.plan import Case, Plan
 from appliance.records.qualified import ReachedLoad
 from appliance.records.system import Fact, System
 from appliance.records.verdict import Reason, RulingWord, Statistic
-from appliance.records.vocabulary import THROTTLES
+from appliance.records.vocabulary import THROTTLES, metric_value, metric_words
 from appliance.stress import kinds
 from appliance.stress.aggregates import first_place, is_left
 
@@ -576,7 +576,9 @@ def health(
         return _absent(criterion, absent)
     limit, worst = _limit(criterion), _worst(criterion, present)
     if limit is None or worst is None or not (math.isfinite(worst) and math.isfinite(limit)):
-        return inconclusive("evidence_missing", f"{criterion.metric} is no number", "Run again.")
+        return inconclusive(
+            "evidence_missing", f"{metric_words(criterion.metric)} is no number", "Run again."
+        )
     return RulingDraft(ruling="pass", statistic=_statistic(criterion, present))
 
 
@@ -694,7 +696,10 @@ def _held_back(ledger: device_health.Ledger) -> str:
     if slowed.high > MOST_SLOWED:
         return f"a reason to slow down was active in {100 * slowed.high:.0f} % of the readings"
     if lost.high > MOST_LOST_CLOCK and not (capped or 0.0) > MOST_SLOWED:
-        return f"its clock was {1 - lost.high:.3f} of the highest for no reason that is reported"
+        return (
+            f"its clock was at {100 * (1 - lost.high):.1f} % of the highest for no reason that "
+            "is reported"
+        )
     return ""
 
 
@@ -737,13 +742,19 @@ def load_sentence(ledger: device_health.Ledger) -> str:
         for name in THROTTLES
         if (share := ledger.observe(f"{device_health.SHARE}_{name}").high) is not None
     }
-    reasons = [f"{name} in {100 * share:.0f} %" for name, share in shares.items() if share]
+    reasons = [
+        f"{name.replace('_', ' ')} in {100 * share:.0f} %"
+        for name, share in shares.items()
+        if share
+    ]
     calm = "not slowed down" if shares else "throttling not reported"
     words = [
         "power not reported"
         if power.low is None
-        else f"{power.low:.3f} of its power limit in hot phases",
-        "clock not reported" if lost.high is None else f"clock {1 - lost.high:.3f} of the highest",
+        else f"{100 * power.low:.1f} % of its power limit in hot phases",
+        "clock not reported"
+        if lost.high is None
+        else f"clock at {100 * (1 - lost.high):.1f} % of the highest",
         "temperature not reported"
         if warm is None
         else f"{warm[0]:.0f} celsius at most, {'settled' if warm[1] else 'still rising'}",
@@ -752,15 +763,15 @@ def load_sentence(ledger: device_health.Ledger) -> str:
     ]
     use = ledger.observe(CORES)
     if _goes_by_cores(ledger) and use.low is not None:
-        words[0] = f"{use.low:.3f} of its cores in use in hot phases"
+        words[0] = f"{100 * use.low:.1f} % of its cores in use in hot phases"
     return f"{ledger.device.id}: {', '.join(words)}"
 
 
 def _beside_plain_loop(loop: device_health.PlainLoop | None) -> str:
     if loop is None:
         return "no plain loop beside it"
-    power = "" if loop.power is None else f"{loop.power:.3f} of the power and "
-    return f"{power}{loop.speed:.3f} of the speed of a plain loop"
+    power = "" if loop.power is None else f"{100 * loop.power:.1f} % of the power and "
+    return f"{power}{100 * loop.speed:.1f} % of the speed of a plain loop"
 
 
 def _limit(criterion: Criterion) -> float | None:
@@ -803,7 +814,7 @@ def _statistic(
 def _unhealthy(criterion: Criterion, observed: Sequence[device_health.Observed]) -> RulingDraft:
     is_low = criterion.at_least is not None
     readings = [
-        f"{one.device}: {(one.low if is_low else one.high):.6g}"
+        f"{one.device}: {_written(criterion, one.low if is_low else one.high)}"
         + (f" ({one.where})" if one.where else "")
         for one in observed
     ]
@@ -811,11 +822,15 @@ def _unhealthy(criterion: Criterion, observed: Sequence[device_health.Observed])
     return RulingDraft(
         ruling="fail",
         reason="health",
-        explanation=f"{criterion.title}: {criterion.metric} of {_some(readings)}, where "
-        f"{'at least' if is_low else 'at most'} {limit:.6g} is required",
+        explanation=f"{criterion.title}: {metric_words(criterion.metric)} of {_some(readings)}, "
+        f"where {'at least' if is_low else 'at most'} {_written(criterion, limit)} is required",
         action=health_action(criterion.metric),
         statistic=_statistic(criterion, observed),
     )
+
+
+def _written(criterion: Criterion, value: float | None) -> str:
+    return "not reported" if value is None else metric_value(criterion.metric, value)
 
 
 def _some(names: Sequence[str]) -> str:
@@ -832,7 +847,8 @@ def _unseen(criterion: Criterion, observed: Sequence[device_health.Observed]) ->
     return RulingDraft(
         ruling="not_applicable" if is_meant else "inconclusive",
         reason="not_observed",
-        explanation=f"{criterion.metric} of {names} was not observed: {'; '.join(reasons)}",
+        explanation=f"{metric_words(criterion.metric)} of {names} was not observed: "
+        f"{'; '.join(reasons)}",
         action="Provide what is named there to have it judged; the criteria do not insist on it."
         if is_meant
         else "Provide what is named there and run again; nothing that was not seen is accepted.",
@@ -844,8 +860,8 @@ def _absent(criterion: Criterion, devices: Sequence[str]) -> RulingDraft:
     return RulingDraft(
         ruling="not_applicable" if is_meant else "inconclusive",
         reason="absent",
-        explanation=f"there is no {criterion.metric} of {_some(devices)}: the part has none, or "
-        "its vendor has no count of it",
+        explanation=f"there is no {metric_words(criterion.metric)} of {_some(devices)}: the part "
+        "has none, or its vendor has no count of it",
         action="Nothing: the criteria say that it does not apply to such a device."
         if is_meant
         else "Agree on criteria for this device, or judge one that has it.",

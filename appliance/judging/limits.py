@@ -22,6 +22,7 @@ from appliance.records.plan import Case, Plan
 from appliance.records.qualified import Qualified
 from appliance.records.system import System
 from appliance.records.verdict import Reason
+from appliance.records.vocabulary import metric_words
 from appliance.statistics.two_clocks import USUAL_MARGIN
 from appliance.storage.units import METRIC_UNITS, UNITS
 
@@ -100,7 +101,8 @@ def limit_of(
     amount = amount_of(case, criterion.metric)
     if amount is None or not (0.0 < amount < math.inf):
         return Unlimited(
-            reason="coverage", explanation=f"{criterion.metric} is not counted for this workload"
+            reason="coverage",
+            explanation=f"{metric_words(criterion.metric)} is not counted for this workload",
         )
     value, source = _absolute(criterion), "absolute"
     if criterion.fraction_of_peak is not None:
@@ -108,11 +110,11 @@ def limit_of(
         if peak is None:
             return Unlimited(
                 reason="peak_missing",
-                explanation=f"no vendor's figure is known for {criterion.metric} of this device "
-                f"in {case.work.precision or 'this mix of formats'}",
+                explanation=f"no vendor's figure is known for {metric_words(criterion.metric)} of "
+                f"this device in {case.work.precision or 'this mix of formats'}",
             )
         value = criterion.fraction_of_peak * peak
-        source = f"{criterion.fraction_of_peak:.3g} of the peak"
+        source = f"{100 * criterion.fraction_of_peak:.3g} % of the peak"
     if value is None or not (0.0 < value < math.inf):
         return Unlimited(reason="coverage", explanation="the criterion has no limit")
     is_time = criterion.metric in TIMES
@@ -190,7 +192,7 @@ def _of_baseline(
     margin = math.log1p(wanted)
     level = baseline.by(evidence.clock)
     log_limit = level.log_seconds + margin
-    source = f"baseline and {wanted:.3g} of margin"
+    source = f"baseline + {100 * wanted:.3g} %"
     if level.tolerance is not None and level.tolerance.log_limit > log_limit:
         log_limit = level.tolerance.log_limit
         source = f"tolerance limit of the baseline's {len(baseline.devices)} devices"

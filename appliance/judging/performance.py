@@ -178,8 +178,8 @@ def _rate(
         confidence=1 - 2 * passing,
         limit=limit,
         count=total,
-        finding=f"{bad} {what} of {total}",
-        open_clause=f"which shows a rate of at most {high:.3g}",
+        finding=f"{bad:,} {what} of {total:,}",
+        open_clause=f"which shows a rate of at most {100 * high:.3g} %",
     ).draft()
 
 

@@ -132,3 +132,65 @@ COUNTERS: Mapping[str, tuple[Behaviour, str]] = {
     "lost": ("state", "1 once the device does not answer any more"),
 }
 """Counters by name: whether their growth counts or the value itself, and what they say."""
+
+METRICS: Mapping[str, str] = {
+    "step_seconds": "Step time",
+    "first_step_seconds": "First step",
+    "units_per_second": "Rate",
+    "flops_per_second": "Arithmetic rate",
+    "bytes_per_second": "Memory rate",
+    "window_throughput": "Rate, all blocks",
+    "latency_seconds": "Latency",
+    "seconds_to_target": "Time to target",
+    "steps_to_target": "Steps to target",
+    "stall_share": "Time spent loading",
+    "stall_rate": "Stalled steps",
+    "slow_launch_rate": "Slow launches",
+    "drift_over_run": "Drift over the run",
+    "drift_per_30_minutes": "Drift in 30 minutes",
+    "throttle_share": "Slowed down by heat, hardware, current or power supply",
+    "throttle_share_power_cap": "Slowed down by the power limit",
+    "lost_clock": "Clock below the highest",
+    "power_fraction": "Power in hot phases, of the limit",
+    "core_use": "Use of cores in hot phases",
+    "throughput_ratio": "Rate over that of another case",
+    "ratio_to_device": "Rate over that of the device case",
+    "ratio_to_alone": "Rate over that of the case alone",
+    "pcie_lanes_missing": "PCIe lanes missing",
+    "pcie_generations_missing": "PCIe generations missing",
+    "kernel_faults": "Faults in the kernel's log",
+    "kernel_faults_fatal": "Fatal faults in the kernel's log",
+}
+"""What is measured of a case, as it is headed."""
+SHARES: frozenset[str] = frozenset(
+    (
+        "stall_rate",
+        "stall_share",
+        "slow_launch_rate",
+        "drift_over_run",
+        "drift_per_30_minutes",
+        "throttle_share",
+        "throttle_share_power_cap",
+        "lost_clock",
+        "power_fraction",
+        "core_use",
+        "throughput_ratio",
+        "ratio_to_device",
+        "ratio_to_alone",
+    )
+)
+"""Those that are parts of a whole, which people read as a percentage."""
+_ACRONYMS = {"ecc": "ECC", "pcie": "PCIe", "ras": "RAS"}
+
+
+def metric_words(name: str) -> str:
+    """What a metric is called inside a sentence: "arithmetic rate", "ECC corrected"."""
+    said = METRICS.get(name)
+    if said is not None:
+        return said if said[:2].isupper() else f"{said[0].lower()}{said[1:]}"
+    return " ".join(_ACRONYMS.get(word, word) for word in name.split("_"))
+
+
+def metric_value(name: str, value: float) -> str:
+    """A value of a metric inside a sentence: a share as a percentage, all else as it is."""
+    return f"{100 * value:.4g} %" if name in SHARES else f"{value:.6g}"

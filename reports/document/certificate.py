@@ -24,6 +24,9 @@ FEW_DEVICES = 4  # that stand below one another on page 1
 MOST_DEVICES = 8  # devices named on page 1; the system pages have them all
 MOST_INTERRUPTIONS = 2  # stated on page 1; the journal has them all
 MOST_WORDS = 400  # characters of a sentence on page 1 that the judge wrote; page 2 has all of it
+MOST_OTHERS = 3  # requirements that failed beside the one that decided, named on page 1
+OF_CASE = " of "
+"""What stands between criterion and case where the judge says what decided."""
 OTHERS = "Not alone:"
 """How the judge's sentence begins that says that others used the node."""
 MOST_RESERVATIONS = 9  # of page 1
@@ -47,9 +50,10 @@ def certificate(
     return Certificate(
         word=verdict.verdict,
         scoped=_scoped(bundle, verdict),
+        place=verdict.decided_by.partition(OF_CASE)[2],
         banners=tuple(_banners(bundle.plan)),
         counts=_counts(verdict.rulings),
-        decided=_decided(verdict),
+        decided=_decided(verdict) + _also(verdict, bundle.system.identity.devices),
         recommendation=_recommendation(bundle, verdict),
         scope=scope,
         reservations=_most([*sorted(reservations, key=_is_quiet), *_reservations(bundle)]),
@@ -61,7 +65,7 @@ def certificate(
         subject=_subject(bundle),
         devices=_devices(bundle.system.identity.devices),
         run=run_facts.rows(bundle, verdict, index, hidden),
-        interruptions=_interruptions(index),
+        interruptions=interruptions(index),
         signer=_signer(signer),
         limits=LIMITS,
     )
@@ -86,9 +90,16 @@ def _sentences(text: str) -> list[str]:
 def _most(reservations: Sequence[str]) -> tuple[str, ...]:
     """As many as page 1 has room for, each cut to a length; verdict.json has them whole."""
     rest = len(reservations) - MOST_RESERVATIONS
-    shown = [words.brief(one, MOST_WORDS) for one in reservations[:MOST_RESERVATIONS]]
+    shown = [_cut_short(one) for one in reservations[:MOST_RESERVATIONS]]
     more = (f"And {rest} more in the scope of verdict.json.",) if rest > 0 else ()
     return (*shown, *more)
+
+
+def _cut_short(sentence: str) -> str:
+    """A sentence that fits page 1, cut behind the last whole item of its list."""
+    if len(sentence) <= MOST_WORDS:
+        return sentence
+    return f"{sentence[:MOST_WORDS].rpartition(', ')[0] or sentence[:MOST_WORDS]} … (verdict.json)"
 
 
 def _is_quiet(sentence: str) -> bool:
@@ -109,7 +120,8 @@ def _scoped(bundle: Bundle, verdict: Verdict) -> str:
     if verdict.verdict == "ACCEPTED":
         is_judged = performance.is_judged(bundle, verdict)
         return ", performance judged" if is_judged else ", functional only"
-    return f": {verdict.decided_by}" if verdict.decided_by else ""
+    criterion, of, _ = verdict.decided_by.partition(OF_CASE)
+    return f": {criterion}{of.rstrip()}" if criterion else ""
 
 
 def _recommendation(bundle: Bundle, verdict: Verdict) -> str:
@@ -126,7 +138,7 @@ def _recommendation(bundle: Bundle, verdict: Verdict) -> str:
             f"(bench accept --criteria, --baseline){noise}."
         )
     one = _decisive(verdict)
-    action = "" if one is None else one.action.rstrip(".")
+    action = "" if one is None else words.continued(one.action.rstrip("."))
     what = (
         "Do not accept the node as it is"
         if verdict.verdict == "REJECTED"
@@ -163,9 +175,35 @@ def _decided(verdict: Verdict) -> str:
     return f"Decided by {verdict.decided_by}{f': {short}' if short else ''}."
 
 
+def _also(verdict: Verdict, devices: Sequence[Device]) -> str:
+    """What failed beside the ruling that decided, or the one of several devices that it all is on.
+
+    Nothing where the node is not rejected, or nothing else failed.
+    """
+    fails = [one for one in verdict.rulings if one.required and one.ruling == "fail"]
+    others = [one for one in fails if _called(one) != verdict.decided_by]
+    if verdict.verdict != "REJECTED" or not others:
+        return ""
+    places = {one.case.partition("@")[2] for one in fails}
+    culprit = next((one for one in devices if places == {one.id} and len(devices) > 1), None)
+    if culprit is not None:
+        serial = f", serial {words.brief(culprit.serial)}" if culprit.serial else ""
+        return f" All {len(fails):,} required rulings that fail are of {culprit.id}{serial}."
+    cases: dict[str, list[str]] = {}
+    for one in others:
+        cases.setdefault(one.criterion, []).append(one.case)
+    named = [
+        f"{criterion} of {words.cases(of)}" if all(of) else criterion
+        for criterion, of in list(cases.items())[:MOST_OTHERS]
+    ]
+    rest = len(cases) - len(named)
+    more = [f"{count(rest, 'more requirement')} of chapter 2"] if rest else []
+    return f" Also failed: {words.listed([*named, *more])}."
+
+
 def _called(ruling: Ruling) -> str:
     """A ruling as `Verdict.decided_by` names it."""
-    return f"{ruling.criterion} of {ruling.case}" if ruling.case else ruling.criterion
+    return f"{ruling.criterion}{OF_CASE}{ruling.case}" if ruling.case else ruling.criterion
 
 
 def _counts(rulings: Sequence[Ruling]) -> str:
@@ -236,21 +274,33 @@ def _memory(device: Device) -> str:
     return NOT_REPORTED if device.memory_bytes is None else words.size(device.memory_bytes)
 
 
-def _interruptions(index: JournalIndex) -> str:
+def interruptions(index: JournalIndex) -> str:
     """When the run was cut short and in what, or nothing."""
     resumptions = index.resumptions
     if not resumptions:
         return ""
     sentences = [
         f"Interruption {event.interruption}, resumed {words.utc(utc)}, cut "
-        f"{', '.join(event.interrupted[:MOST_DEVICES]) or 'no launch'}."
-        for utc, event in resumptions[:MOST_INTERRUPTIONS]
+        f"{', '.join(_cut(index, number)[:MOST_DEVICES]) or 'no launch'}."
+        for number, (utc, event) in enumerate(resumptions[:MOST_INTERRUPTIONS])
     ]
     rest = len(resumptions) - MOST_INTERRUPTIONS
     if rest > 0:
         sentences.append(f"{count(rest, 'more interruption')} stand in journal.jsonl.")
     sentences.append("A timed launch that was cut keeps its records and is not made again.")
     return " ".join(sentences)
+
+
+def _cut(index: JournalIndex, number: int) -> list[str]:
+    """The launches that were open when the run broke off before this resumption, or ended by it.
+
+    A run that is told to end ends its launches itself; one that was killed leaves them open, and
+    they are noted as interrupted when it goes on.
+    """
+    told = [name for _, event in index.resumptions[:number] for name in event.interrupted]
+    own = [*index.resumptions[number][1].interrupted]
+    own += [name for before, name in index.cut if before == number and name not in told]
+    return list(dict.fromkeys(own))
 
 
 def _signer(signer: Signer) -> tuple[Row, ...]:

@@ -19,11 +19,11 @@ MOST_ALIKE = 12  # explanations of one criterion and reason; verdict.json has th
 OF_RUN = "the run"
 UNSEEN = (
     (
-        re.compile("[a-z0-9_]+ of (.+) was not observed: (.+)", re.DOTALL),
+        re.compile(r"[^:]+? of ((?:[a-z]+:\d|any device).*) was not observed: (.+)", re.DOTALL),
         "these {number} were not observed of {devices}: {why}",
     ),
     (
-        re.compile("there is no [a-z0-9_]+ of (.+): (.+)", re.DOTALL),
+        re.compile(r"there is no [^:]+? of ([a-z]+:\d.*): (.+)", re.DOTALL),
         "of {devices} there is none of these {number}: {why}",
     ),
 )

@@ -7,7 +7,7 @@ from appliance.evidence.journal_index import JournalIndex
 from appliance.judging import order_match
 from appliance.planning import challenge_window
 from appliance.planning.criterion_scope import MOST_ATTEMPTS
-from appliance.planning.sessions import num_in_all, seconds_between
+from appliance.planning.sessions import judged_analyses, seconds_between
 from appliance.records.json import sha256
 from appliance.records.plan import Plan
 from appliance.records.verdict import Verdict
@@ -111,15 +111,25 @@ def _protocol(plan: Plan) -> str:
         if protocol.last_checks == "all"
         else "one launch of each case, drawn by the seed"
     )
-    analyses = [
-        num_in_all(protocol.interim_analyses, launches, plan.sessions)
-        for launches in protocol.interim_analyses
-    ]
+    analyses = sorted(
+        {
+            number
+            for case in plan.cases
+            if case.launches
+            for number in judged_analyses(protocol.interim_analyses, case.launches, plan.sessions)
+        }
+    ) or [0]
     judged = words.listed([str(launches) for launches in analyses])
+    repeats = (
+        f", {count(protocol.repeats, 'launch', 'launches')} that must repeat its bits"
+        if protocol.repeats
+        else ""
+    )
+    warm = f" and {protocol.warmup_seconds:g} s" if protocol.warmup_seconds else ""
     return (
-        f"For each case one untimed launch for reference, then up to "
+        f"For each case one untimed launch for reference{repeats}, then up to "
         f"{count(analyses[-1], f'{protocol.mode} launch', f'{protocol.mode} launches')} of at "
-        f"least {count(protocol.warmup_steps, 'warm-up step')} and {protocol.warmup_seconds:g} s, "
+        f"least {count(protocol.warmup_steps, 'warm-up step')}{warm}, "
         f"then {count(protocol.blocks, 'block')} of at least {count(protocol.block_steps, 'step')} "
         f"and {protocol.block_seconds:g} s; judged after {judged}; "
         f"the first output is checked in every launch, the last timed one in {checked}."

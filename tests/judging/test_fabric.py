@@ -74,7 +74,7 @@ def test_a_device_that_supports_no_question_is_inconclusive_in_one_sentence() ->
     errors = ruling(result, "ecc-uncorrected")
     assert (errors.ruling, errors.reason) == ("inconclusive", "not_observed")
     assert errors.explanation == (
-        f"ecc_uncorrected of {device.id} was not observed: {NOT_REPORTED}"
+        f"ECC uncorrected of {device.id} was not observed: {NOT_REPORTED}"
     )
 
 

@@ -81,8 +81,8 @@ def test_device_that_does_not_heat_is_rejected_with_what_it_drew() -> None:
     verdict = judged(watched(270.0), loop=Loop(watts=690.0))
     result = ruling(verdict, "load")
     assert (verdict.verdict, verdict.decided_by, result.ruling) == ("REJECTED", "load", "fail")
-    assert "at least 0.97 is required" in result.explanation
-    assert "0.385714" in result.explanation
+    assert "at least 97 % is required" in result.explanation
+    assert "38.57 %" in result.explanation
     assert "Look at cooling, power supply" in result.action
 
 
@@ -94,8 +94,8 @@ def test_without_a_record_it_is_shown_and_not_judged() -> None:
     assert verdict.decided_by != "load"
     assert result.explanation == (
         "there is no qualified record of burn_in on Test Processor 9000; reported, not judged: "
-        f"{DEVICE}: 0.386 of its power limit in hot phases, clock 0.900 of the highest, "
-        "64 celsius at most, settled, slowed down by power_cap in 100 % of the readings, "
+        f"{DEVICE}: 38.6 % of its power limit in hot phases, clock at 90.0 % of the highest, "
+        "64 celsius at most, settled, slowed down by power cap in 100 % of the readings, "
         "no plain loop beside it"
     )
 
@@ -123,7 +123,7 @@ def test_record_of_less_load_asks_for_none(load: ReachedLoad | None, why: str) -
 
 def test_what_is_drawn_is_set_beside_a_plain_loop() -> None:
     shown = ruling(judged(watched(270.0), is_known=False, loop=Loop(watts=690.0)), "load")
-    assert "0.391 of the power and 0.980 of the speed of a plain loop" in shown.explanation
+    assert "39.1 % of the power and 98.0 % of the speed of a plain loop" in shown.explanation
 
 
 FREE = {"graphics_clock_hertz": 2e9, "throttled_power_cap": 0.0}
@@ -133,8 +133,8 @@ FREE = {"graphics_clock_hertz": 2e9, "throttled_power_cap": 0.0}
 def test_device_that_draws_less_in_any_product_is_loaded_as_by_a_plain_loop() -> None:
     result = ruling(judged(watched(500.0, **FREE), loop=Loop(watts=505.0)), "load")
     assert (result.ruling, result.required) == ("pass", True)
-    assert "0.714 of its power limit" in result.explanation
-    assert "0.990 of the power and 0.980 of the speed of a plain loop" in result.explanation
+    assert "71.4 % of its power limit" in result.explanation
+    assert "99.0 % of the power and 98.0 % of the speed of a plain loop" in result.explanation
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_device_that_does_less_than_its_plain_loop_fails(loop: Loop) -> None:
     [
         (Loop(watts=None), FREE, "no plain loop was read beside it"),
         (None, FREE, "no plain loop was read beside it"),
-        (Loop(watts=505.0), {**FREE, "graphics_clock_hertz": 1.8e9}, "clock was 0.900 of the"),
+        (Loop(watts=505.0), {**FREE, "graphics_clock_hertz": 1.8e9}, "clock was at 90.0 % of the"),
         (Loop(watts=505.0), {**FREE, "throttled_thermal": 1.0}, "active in 100 % of the readings"),
         (Loop(watts=505.0), {**FREE, "throttled_thermal": None}, "held back is not reported"),
     ],
@@ -168,7 +168,7 @@ def test_device_that_its_firmware_keeps_just_below_its_power_limit_is_at_full_lo
     capped = {"graphics_clock_hertz": 1.4e9, "throttled_power_cap": 1.0}
     result = ruling(judged(watched(672.0, **capped), loop=Loop(watts=673.0)), "load")
     assert result.ruling == "pass"
-    assert "0.960 of its power limit in hot phases, clock 0.700 of the highest" in (
+    assert "96.0 % of its power limit in hot phases, clock at 70.0 % of the highest" in (
         result.explanation
     )
 
@@ -217,7 +217,7 @@ def test_processors_are_judged_by_the_use_of_their_cores() -> None:
         assert result.statistic is not None
         assert (result.statistic.metric, result.statistic.value) == ("core_use", use)
     shown = ruling(verdict_of(PLAN, events, FUNCTIONAL, system=node), "load")
-    assert "0.500 of its cores in use in hot phases" in shown.explanation
+    assert "50.0 % of its cores in use in hot phases" in shown.explanation
 
 
 @pytest.mark.parametrize("name", ["", "hot"])

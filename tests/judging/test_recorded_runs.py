@@ -58,7 +58,7 @@ NOT_RECORDED = {
     "was interrupted and is not made again": "the run was stopped",
     "no launch completed": "the run was stopped, or a launch crashed",
     "no telemetry was read while its steps ran": "no launch of the stopped run was timed",
-    "links_down of cuda:0 was not observed": "the driver shows no links of a passed-through part",
+    "links down of cuda:0 was not observed": "the driver shows no links of a passed-through part",
     "the device's clock runs at 0.9950": "clocks were compared over 0.03 s only",
     "has no attribute 'activation_checkpointing_enable'": "a library that was too old, no device",
 }

@@ -25,6 +25,7 @@ def test_the_bar_is_whole_and_begins_with_what_is_useful() -> None:
 
 def test_the_table_has_every_part_with_its_time_and_share() -> None:
     made = budget_section(Budget(seconds=MEASURED))
+    assert made.grid is not None
     assert made.grid.rows == (
         ("warm-up (useful)", "10.0 s", "10.0 %"),
         ("timed steps (useful)", "50.0 s", "50.0 %"),
@@ -39,6 +40,12 @@ def test_the_table_has_every_part_with_its_time_and_share() -> None:
 def test_a_run_whose_launches_reported_nothing_makes_no_figure_up() -> None:
     made = budget_section(Budget(seconds={"between": 1.0, "not_measured": 9.0}))
     assert made.sentence == "What the time went to was not measured."
+    assert (made.plot, made.grid) == ("", None)
+    assert budget_section(Budget(seconds={})).grid is None
+
+
+def test_what_some_launches_did_not_report_stands_in_the_table_and_is_explained() -> None:
+    made = budget_section(Budget(seconds={"timed": 1.0, "not_measured": 9.0}))
+    assert made.grid is not None
     assert ("not measured", "9.0 s", "90.0 %") in made.grid.rows
     assert made.grid.notes == (USEFUL_NOTE, LACKING)
-    assert budget_section(Budget(seconds={})).grid.rows == ()

@@ -135,7 +135,8 @@ def test_every_ruling_that_is_not_a_pass_is_shown_with_its_reason_and_next_actio
     for ruling in open_rulings:
         assert words.clean(ruling.explanation) in text
         assert words.clean(ruling.action) in text
-    assert f'class="word word-REJECTED">REJECTED: {bundle.verdict.decided_by}</p>' in text
+    (largest,) = re.findall('class="word word-REJECTED">(.*?)</p>', text)
+    assert re.sub("<[^>]*>", "", largest) == f"REJECTED: {bundle.verdict.decided_by}"
 
 
 def test_required_failures_stand_before_what_is_inconclusive():
@@ -167,7 +168,8 @@ def test_a_crashed_launch_is_named_with_its_reason_in_table_and_plot():
     case = case_of(view(sample(crashing="llama")), "llama")
     assert case.launches[3].outcome == "crashed: SIGSEGV"
     assert case.timing is not None
-    assert "crashed: SIGSEGV" in case.timing.plot
+    assert ">crashed<" in case.timing.plot
+    assert ">SIGSEGV<" in case.timing.plot
     assert case.launch_counts == "6 planned, 5 completed, 1 missing"
 
 
@@ -275,7 +277,7 @@ STATISTIC = Statistic(
     high=0.0425,
     confidence=0.95,
     limit=0.041,
-    limit_source="baseline and 0.03 of margin",
+    limit_source="baseline + 3 %",
     count=5,
     log_mean=math.log(0.0423),
     log_sd=0.0031,
@@ -953,7 +955,7 @@ def test_a_plot_draws_at_most_its_points_and_counts_those_beyond_its_axis():
     stalled = replace(strips[0], samples=(*strips[0].samples, 40.0))
     drawn = plots.launches("steps", [stalled, *strips[1:]], (1.0, 1.05))
     assert len(re.findall(r"M[\d. ]+h0", drawn)) <= plots.MOST_POINTS
-    assert "▲ 1 sample above the axis, the largest 40.00 ms" in drawn
+    assert "▲ 1 above, up to 40.00 ms" in drawn
 
 
 def test_block_medians_are_drawn_where_they_are_and_the_unsteady_part_is_marked():
@@ -1184,3 +1186,57 @@ def test_the_printed_commands_verify_the_evidence_with_public_tools(tmp_path: Pa
         f"\nchain whole\n{sha256(bundle.files['journal.jsonl'].splitlines()[-1])}\n"
     )
     assert json.loads((tmp_path / "evidence" / "plan.json").read_bytes())["suite"] == "smoke"
+
+
+def test_labels_of_launches_do_not_run_into_one_another() -> None:
+    """Twelve forked launches have numbers, forty every second one; a crashed one says so."""
+    strips = [plots.Strip(label=f"{number} forked", samples=(1.0, 2.0)) for number in range(1, 13)]
+    drawn = plots.launches("many", strips, None)
+    assert ">12<" in drawn
+    assert "12 forked" not in drawn
+    assert ">launch (forked)<" in drawn
+    mixed = [plots.Strip(label="1 crashed", samples=()), *strips[1:4]]
+    assert ">1 crashed<" in plots.launches("mixed", mixed, None)
+    forty = [plots.Strip(label=f"{number} fresh", samples=(1.0,)) for number in range(1, 41)]
+    every = [int(one) for one in re.findall(r">(\d+)</text>", plots.launches("f", forty, None))]
+    places = [one for one in every if one > 3]
+    assert len(places) <= 20
+
+
+def test_a_field_of_a_heat_map_has_its_figure_where_it_has_room() -> None:
+    few = plots.heat("few", ["0", "1"], [("row", [0.0, 0.062])])
+    assert ">+6.2<" in few
+    many = plots.heat("many", [str(one) for one in range(64)], [("row", [0.0] * 63 + [0.062])])
+    assert ">+6.2<" not in many
+    assert ">+6.2 %<" in many
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [(1000.0, "1,000"), (2730.0, "2,730"), (1e-8, "1e-08"), (12.25, "12.2"), (3.06e7, "3.06e+07")],
+)
+def test_small_writes_large_numbers_as_people_do(value: float, written: str) -> None:
+    assert words.small(value) == written
+
+
+def test_how_far_an_error_came_is_a_percentage_or_how_many_times() -> None:
+    assert words.of_bound(3.2) == "320 % of its bound"
+    assert words.of_bound(89.57) == "89.6 times its bound"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "label", "written"),
+    [
+        ("simultaneous_multithreading", "notsupported", "Simultaneous multithreading", "not supp"),
+        ("cuda:0_power_violation_ns", 4_000_000, "cuda:0 power violation", "4.000 ms"),
+        ("cuda:0_energy_joules", 4479.0, "cuda:0 energy", "4,479 J"),
+        ("ld_preload", False, "LD_PRELOAD is set", "no"),
+        ("cpu:0_load1", 0.13, "cpu:0 load over a minute", "0.1300"),
+    ],
+)
+def test_a_fact_is_named_in_words_with_its_unit(
+    name: str, value: float | str, label: str, written: str
+) -> None:
+    (row,) = machine.rows({name: Fact(value=value, source="x")})
+    assert row.label == label
+    assert row.value.startswith(written)
