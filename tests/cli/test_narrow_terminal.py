@@ -90,11 +90,19 @@ def test_facts_are_in_binary_units_and_what_is_missing_is_said_once_by_its_hint(
         "sockets": Fact(value=1, unit="", source="/proc"),
         "bios_date": Fact(value=None, unit="", source="", hint="run as root"),
         "cache": Fact(value=1000, unit="bytes", source="/proc"),
+        "uptime": Fact(value=24962.59, unit="seconds", source="/proc"),
+        "frequency": Fact(value=2596122000.0, unit="hertz", source="/proc"),
+        "used_by_others": Fact(value=0.9507516014235065, unit="processors", source="/proc"),
+        "ld_preload": Fact(value=False, unit="", source="environment"),
     }
     assert list(results.fact_lines(facts)) == [
         "memory: 24 GiB",
         "sockets: 1",
         "cache: 1,000 bytes",
+        "uptime: 6 h 56 min",
+        "frequency: 2.596 GHz",
+        "used_by_others: 0.9508 processors",
+        "ld_preload: no",
         "not reported: board_serial, bios_date (run as root)",
     ]
 
