@@ -16,7 +16,9 @@ from appliance.verbs.run_options import VendorOption
 @grouped
 def create(
     *,
-    folders: Annotated[list[Path], typer.Argument(help="Folders of signed runs, out/<run id>.")],
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="RUN", help="Folders of signed runs, out/<run id>.")
+    ],
     out: Annotated[Path, typer.Option(help="File to write, for --baseline of a run.")],
     kind: Annotated[
         str, typer.Option(help="same-device: each device for itself; population: one of all.")

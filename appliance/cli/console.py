@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
+from appliance.cli.output import hanging, pasteable
 from appliance.foreign_text import one_line
 
 LOG_WIDTH = 140
@@ -25,6 +26,22 @@ class Plain(Console):
     def __init__(self, *, is_error: bool) -> None:
         super().__init__(stderr=is_error, highlight=False, soft_wrap=True, emoji=False)
         self.soft_wrap = not self.is_terminal  # on one, lines end between words
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """A text in lines that end between words, where a person reads it."""
+        first = objects[0] if len(objects) == 1 else None
+        if self.is_terminal and isinstance(first, str) and not options.get("soft_wrap"):
+            objects = (Text(self._lines(first), style=options.pop("style", "")),)
+        super().print(*objects, **options)
+
+    def _lines(self, text: str) -> str:
+        """A text in lines, below its own indentation; columns that it has stay apart."""
+        text = one_line(pasteable(text))
+        sentence = text.lstrip(" ")
+        indent = len(text) - len(sentence)
+        if len(text) <= self.width or "  " in sentence:
+            return text
+        return " " * indent + hanging(sentence, self.width, indent)
 
     def render_str(self, text: str, **options: Any) -> Text:
         """What every text comes through: lines and cells of tables alike."""

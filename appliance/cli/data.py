@@ -21,7 +21,9 @@ def available(*, as_json: JsonOption = False) -> None:
 
 def fetch(
     *,
-    names: Annotated[list[str] | None, typer.Argument(help="Data sets; all if none.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="Data sets; all if none.")
+    ] = None,
     to: Annotated[Path, typer.Option(help="Folder to put them into.")] = Path("data"),
     mirror: Annotated[Path | None, typer.Option(help="Folder to take them from.")] = None,
 ) -> None:

@@ -199,7 +199,8 @@ def _ledger(challenge: Path | None, named: Path | None) -> bytes | None:
 def compare(
     *,
     paths: Annotated[
-        list[Path], typer.Argument(help="Folders of runs or report.pdf files; the first is A.")
+        list[Path],
+        typer.Argument(metavar="RUN", help="Folders of runs or report.pdf files; the first is A."),
     ],
     out: Annotated[
         Path, typer.Option(help="Folder for comparison.html and comparison.json.")

@@ -21,8 +21,14 @@ from appliance.errors import OutputError
 from appliance.foreign_text import lines, one_line
 
 NAME = "bench"
-_WORD = re.compile(r"(?:`[^`]*`|[^\s`])+|`")
-"""A word, or words in backticks with what stands close to them."""
+_UNIT = r"(?:%|[mµn]?s|min|h|d|[kMGT]i?B|[kMGT]?Hz|W|columns?|MiB|x)(?![\w/])"
+_WORD = re.compile(
+    rf"(?:`[^`]*`|(?<=\d) (?={_UNIT})|(?:(?<=\d h)|(?<=\d min)) (?=\d+ {_UNIT})|[^\s`])+|`"
+)
+"""A word, words in backticks with what stands close to them, or a quantity with its unit."""
+_SHELL_WORD = re.compile(r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+")
+HANGING = "    "
+"""Before the later lines of a command that has several."""
 
 
 def program() -> str:
@@ -65,10 +71,32 @@ def in_lines(text: str, width: int) -> str:
     for word in _WORD.findall(text):
         if line and len(line) + 1 + len(word) > width:
             done.append(line)
-            line = word
-        else:
-            line = f"{line} {word}" if line else word
+            line = ""
+        *above, line = continued(f"{line} {word}" if line else word, width).split("\n")
+        done += above
     return "\n".join([*done, line])
+
+
+def hanging(text: str, width: int, indent: int) -> str:
+    """The same with all lines but the first `indent` columns to the right."""
+    return in_lines(text, width - indent).replace("\n", "\n" + " " * indent)
+
+
+def continued(text: str, width: int) -> str:
+    """A command in as many lines as the width asks for, which a shell takes as one when pasted.
+
+    A text that fits is left as it is, and so is a word that is longer than a line.
+    """
+    if len(text) <= width or " " not in text:
+        return text
+    room, (first, *words) = width - len(" \\"), _SHELL_WORD.findall(text)
+    lines = [first]
+    for word in words:
+        if len(lines[-1]) + 1 + len(word) > room:
+            lines.append(HANGING + word)
+        else:
+            lines[-1] += f" {word}"
+    return " \\\n".join(lines)
 
 
 def say_lines(text: str) -> None:

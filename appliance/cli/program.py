@@ -6,9 +6,12 @@ Of the option parser only what its commands offer is used, so that any of its ve
 from __future__ import annotations
 
 import difflib
+import inspect
 import os
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from appliance.cli.output import NAME, say
+from appliance.cli import help_texts
+from appliance.cli.output import NAME, continued, in_lines, say
 from appliance.version import VERSION
 
 HELP_OPTIONS = ("-h", "--help")
@@ -48,16 +52,78 @@ NUMBERS = {
     "in the range": "a number",
 }
 """What an option takes, by what the parser says of a value that it refuses."""
+RANGE = re.compile(r"(?:(?P<least>[0-9.]+)<=)?x(?:<=(?P<most>[0-9.]+)|>=(?P<at_least>[0-9.]+))")
+"""How the parser writes which numbers an option takes."""
+WHOLE = "\u2011"
+"""Stands for a hyphen while lines are filled: none ends there."""
+NAME_WIDTH = 30
+"""Columns of names at most."""
+EXAMPLE_WIDTH = 38
+"""Columns of a short example, beside which its meaning stands."""
+MOST_SUMMARY = 1000
+"""Letters of a verb's summary: all of them."""
 
 
-def in_words(text: str, *, is_aligned: bool = False) -> str:
-    """A help text with the types of options as words; `is_aligned` leaves its columns."""
+def in_words(text: str) -> str:
+    """A part of a help text with types and ranges as words."""
     for name, word in TYPES.items():
-        text = text.replace(name, word.ljust(len(name)) if is_aligned else word)
-    return text
+        text = text.replace(name, word)
+    return RANGE.sub(_range_words, text)
 
 
-class Verb(TyperCommand):
+def _range_words(match: re.Match[str]) -> str:
+    least, most = match["least"] or match["at_least"], match["most"]
+    return " ".join(filter(None, (least and f"from {least}", most and f"to {most}")))
+
+
+def is_argument(parameter: Any) -> bool:
+    """Whether it stands on a command line without a name."""
+    return bool(parameter.param_type_name == "argument")
+
+
+def argument_word(parameter: Any) -> str:
+    """What help calls an argument: RUN, or RUN... where there may be several."""
+    word = parameter.metavar or str(parameter.name).upper()
+    return word + ("" if parameter.nargs == 1 else "...")
+
+
+def _usage(parameter: Any) -> str:
+    word = argument_word(parameter)
+    return word if parameter.required else f"[{word}]"
+
+
+class Help:
+    """How help is written: as wide as the terminal, and without a word that is cut."""
+
+    def get_help(self, ctx: Any) -> str:
+        """The help of a verb, or of several."""
+        formatter = ctx.make_formatter()
+        formatter.width = min(formatter.width, shutil.get_terminal_size().columns - 1)
+        self.format_help(ctx, formatter)  # type: ignore[attr-defined] - beside a command
+        return str(formatter.getvalue()).rstrip("\n").replace(WHOLE, "-")
+
+    def format_help_text(self, _ctx: Any, formatter: Any) -> None:
+        """What the verb does."""
+        formatter.write_paragraph()
+        with formatter.indentation():
+            text = inspect.cleandoc(self.help or "")  # type: ignore[attr-defined] - the same
+            formatter.write_text(_whole(text))
+
+
+def _whole(text: str) -> str:
+    """A text whose words no line ends inside of, until WHOLE is a hyphen again."""
+    return text.replace("-", WHOLE)
+
+
+def _section(formatter: Any, title: str, rows: Sequence[tuple[str, str]]) -> None:
+    """Names with their meanings, in two columns."""
+    if rows:
+        with formatter.section(title):
+            whole = [(_whole(name), _whole(meaning)) for name, meaning in rows]
+            formatter.write_dl(whole, col_max=min(NAME_WIDTH, formatter.width // 2 - 2))
+
+
+class Verb(Help, TyperCommand):
     """One verb: settings stand for options that its command line leaves out."""
 
     def make_context(
@@ -86,12 +152,44 @@ class Verb(TyperCommand):
                 say(f"bench: {option[0]} {one.value} is set by {one.source}")
             yield name, one.value
 
-    def get_help(self, ctx: Any) -> str:
-        """The help, with types in words."""
-        return in_words(super().get_help(ctx), is_aligned=True)
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """What may stand behind the verb."""
+        arguments = filter(is_argument, self.get_params(ctx))
+        return ["[OPTIONS]", *map(_usage, arguments)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Arguments and options, with types in words."""
+        rows: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for one in self.get_params(ctx):
+            name, meaning = one.get_help_record(ctx) or ("", "")
+            if is_argument(one):
+                rows["Arguments"].append((argument_word(one), in_words(meaning)))
+            elif name:
+                rows["Options"].append((in_words(name), in_words(meaning)))
+        for title, records in rows.items():
+            _section(formatter, title, records)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Command lines to copy, and what the exit codes mean."""
+        name = ctx.command_path.partition(" ")[2]
+        if name not in help_texts.EXAMPLES:
+            return
+        with formatter.section("Examples"):
+            for line, meaning in help_texts.EXAMPLES[name]:
+                formatter.write(_example(line, meaning, formatter.width))
+        _section(formatter, "Exit codes", list(help_texts.exit_codes(name)))
 
 
-class Verbs(TyperGroup):
+def _example(line: str, meaning: str, width: int) -> str:
+    """A line of a help with its meaning, below it where there is no room; both whole."""
+    short = f"  {line:{EXAMPLE_WIDTH}}  {meaning}\n"
+    if len(line) <= EXAMPLE_WIDTH and len(short) <= width:
+        return short
+    below = textwrap.indent(in_lines(meaning, width - 6), "      ")
+    return f"  {continued(line, width - 2)}\n{below}\n"
+
+
+class Verbs(Help, TyperGroup):
     """Several verbs; without any of them it shows its help, which is no error."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -100,6 +198,18 @@ class Verbs(TyperGroup):
             typer.echo(ctx.get_help())
             ctx.exit()
         return super().parse_args(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Every verb with the whole of its summary."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [(name, one.get_short_help_str(MOST_SUMMARY)) for name, one in commands if one]
+        _section(formatter, "Commands", rows)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Where to go on."""
+        formatter.write_paragraph()
+        text = f"`{ctx.command_path} VERB -h` has options, examples and exit codes."
+        formatter.write_text(_whole(text))
 
 
 def help_text(root: Any, words: Sequence[str]) -> str | None:
@@ -136,13 +246,20 @@ def sentence(error: Exception) -> str:
     message = str(form() if callable(form) else error)
     names = () if context is None else tuple(_names(context))
     option = getattr(error, "option_name", "")
+    parameter = getattr(error, "param", None)
     rest = path.partition(" ")[2]
     begin = f"{rest}: " if rest else ""
     if option:
         what = f"{rest or 'it'} has no option {option}{_meant(option, names)}"
     elif unknown := re.match(r"No such command '([^']*)'", message):
         what = f'there is no verb "{unknown[1]}"{_meant(unknown[1], names)}'
-    elif number := _number(getattr(error, "param", None), message):
+    elif parameter is not None and message.startswith("Missing"):
+        what = f"{rest or 'it'} needs {_word(parameter)}{_about(parameter)}"
+    elif extra := re.fullmatch(r"Got unexpected extra arguments? \((.*)\)", message):
+        what = f"{rest} takes no {extra[1]!r} here"
+    elif lone := re.fullmatch(r"Option '([^']*)' requires an argument\.", message):
+        what = f"{begin}{lone[1]} needs a value behind it"
+    elif number := _number(parameter, message):
         what = f"{begin}{number}"
     else:
         what = f"{begin}{message[:1].lower()}{message[1:]}".rstrip(".")
@@ -158,8 +275,18 @@ def _number(option: Any, message: str) -> str | None:
     limits = (
         f" {word} {limit:g}" for word, limit in (("from", least), ("to", most)) if limit is not None
     )
-    about = (getattr(option, "help", None) or "").partition("; ")[0].rstrip(".")
-    return f"{option.opts[0]} takes {kind}{''.join(limits)}" + (f" ({about})" if about else "")
+    return f"{option.opts[0]} takes {kind}{''.join(limits)}{_about(option)}"
+
+
+def _word(parameter: Any) -> str:
+    """How a parameter is written on a command line."""
+    return argument_word(parameter) if is_argument(parameter) else str(parameter.opts[0])
+
+
+def _about(parameter: Any) -> str:
+    """What the help says of a parameter, shortly and in brackets."""
+    about = (getattr(parameter, "help", None) or "").partition("; ")[0].rstrip(".")
+    return f" ({about})" if about else ""
 
 
 def _names(context: Any) -> Iterator[str]:

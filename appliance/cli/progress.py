@@ -127,6 +127,7 @@ class Moving(Silent):
         self._begin = 0.0
         self._session = ""
         self._reasons: set[str] = set()
+        self._width = 0
 
     def suite_chosen(self, plan: Plan) -> None:
         self._progress.console.print(default_sentence(plan), markup=False)
@@ -142,8 +143,11 @@ class Moving(Silent):
         self._remaining = RemainingTime(plan, num_done, session)
         self._begin = time.monotonic()
         self._session = session_words(plan, session)
+        is_narrow = self._progress.console.width < WIDE
+        longest = max((len(launch_words(one)) for one in plan.launches), default=0)
+        self._width = longest if is_narrow else longest + len(" (forked)")
         self._task = self._progress.add_task(
-            "starting",
+            "starting".ljust(self._width),
             total=len(plan.launches),
             completed=num_done,
             left=f"about {minutes(self._remaining.seconds(0.0))} left{self._session}",
@@ -165,9 +169,9 @@ class Moving(Silent):
 
     def _launch_words(self, launch: Launch, mode: LaunchMode) -> str:
         """What runs, padded so that what follows stands still; how, where there is room for it."""
-        if self._progress.console.width < WIDE:
-            return f"{launch_words(launch):36}"
-        return f"{f'{launch_words(launch)} ({mode})':44}"
+        is_narrow = self._progress.console.width < WIDE
+        words = launch_words(launch) if is_narrow else f"{launch_words(launch)} ({mode})"
+        return words.ljust(self._width)
 
     def launch_ended(self, launch: Launch, event: LaunchEnded) -> None:
         left = _note_end(self._remaining, launch, event, time.monotonic() - self._begin)
@@ -270,10 +274,15 @@ def begin_sentence(plan: Plan, num_done: int, session: int = 0) -> str:
     longest = plan.longest_seconds > plan.expected_seconds
     return (
         f"run {plan.run_id}{session_words(plan, session)}: suite {plan.suite}, "
-        f"{len(plan.cases)} cases, {len(plan.launches)} launches{done}; "
+        f"{_several(len(plan.cases), 'case')}, {_several(len(plan.launches), 'launch')}{done}; "
         f"about {minutes(plan.expected_seconds)}"
         + (f", at most {minutes(plan.longest_seconds)}" if longest else "")
     )
+
+
+def _several(number: int, noun: str) -> str:
+    """A number with its noun: 1 case, 99 launches."""
+    return f"{number} {noun}{'' if number == 1 else 'es' if noun.endswith('ch') else 's'}"
 
 
 def session_words(plan: Plan, session: int) -> str:

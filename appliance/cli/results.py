@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from appliance.cli.console import LOG_WIDTH, console
-from appliance.cli.output import command
+from appliance.cli.output import command, continued, hanging, in_lines, pasteable
 from appliance.cli.progress import begin_sentence, minutes
 from appliance.evidence.budget import Budget, duration
 from appliance.evidence.budget import sentence as budget_sentence
@@ -21,7 +21,7 @@ from appliance.foreign_text import one_line
 from appliance.planning import coverage
 from appliance.planning.sessions import num_in_all, seconds_of_run
 from appliance.probe import container_facts
-from appliance.records.json import from_json
+from appliance.records.json import Scalar, from_json
 from appliance.records.plan import Case, Plan
 from appliance.records.signer import Signer
 from appliance.records.system import Fact, System
@@ -98,13 +98,25 @@ def fact_lines(facts: Mapping[str, Fact]) -> Iterator[str]:
     for name, fact in facts.items():
         if fact.value is None:
             missing.setdefault(fact.hint, []).append(name)
-        elif fact.unit == "bytes" and isinstance(fact.value, int):
-            few = fact.value < 2**10
-            yield f"{name}: " + (f"{fact.value:,} bytes" if few else words.size(fact.value))
         else:
-            yield f"{name}: {fact.value} {fact.unit}".rstrip()
+            yield f"{name}: {_fact_words(fact.value, fact.unit)}"
     for hint, names in missing.items():
         yield f"{NOT_REPORTED}: {', '.join(names)}" + (f" ({hint})" if hint else "")
+
+
+def _fact_words(value: Scalar, unit: str) -> str:
+    """A value with its unit, as a person reads it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not isinstance(value, int | float):
+        return f"{value} {unit}".rstrip()
+    if unit == "bytes":
+        return f"{value:,} bytes" if value < 2**10 else words.size(value)
+    if unit == "seconds":
+        return minutes(value)
+    if unit == "hertz":
+        return words.scaled(value, "Hz")
+    return f"{f'{value:.4g}' if isinstance(value, float) else value} {unit}".rstrip()
 
 
 def print_result(
@@ -126,8 +138,7 @@ def print_result(
         for line in sentence.splitlines():
             out.print(line, markup=False)
     out.print()
-    word = (verdict.verdict, VERDICT_STYLES[verdict.verdict])
-    out.print(Text.assemble(word, "  ", verdict.scope))
+    _print_verdict(out, verdict.verdict, verdict.scope)
     for sentence in verdict_sentences(verdict):
         out.print(sentence, markup=False)
     if budget is not None:
@@ -135,7 +146,16 @@ def print_result(
             budget_sentence(budget) + _after(after_seconds, is_signed=is_signed), markup=False
         )
     for line in last_lines(folder, is_signed=is_signed):
-        out.print(line, markup=False, soft_wrap=True)
+        whole = continued(line, out.width) if out.is_terminal else line
+        out.print(Text(whole), soft_wrap=True)
+
+
+def _print_verdict(out: Console, word: str, what: str) -> None:
+    """The verdict's word, in its colour, and what it is of."""
+    text = one_line(f"{word}  {what}")
+    said = Text(f"{word} {in_lines(text, out.width - 1)[len(word) :]}" if out.is_terminal else text)
+    said.stylize(VERDICT_STYLES.get(word, "bold red"), 0, len(word))
+    out.print(said)
 
 
 def _after(seconds: float | None, *, is_signed: bool) -> str:
@@ -386,12 +406,15 @@ def print_verification(path: Path, verification: Verification) -> None:
     """Every numbered check and what it comes to."""
     out = console()
     for number, check in enumerate(verification.checks, 1):
-        out.print(f"{number:2} {check.status:8} {check.name}: {check.sentence}", markup=False)
+        status = check.status.replace("_", " ")
+        head = f"{number:2} {status:8} "
+        text = one_line(pasteable(f"{check.name}: {check.sentence}"))
+        lines = hanging(text, out.width, len(head)) if out.is_terminal else text
+        out.print(Text(head + lines), soft_wrap=True)
     for sentence in verification.not_compared:
         out.print(f"not compared: {sentence}", markup=False)
-    word = verification.verdict or "NOT VERIFIED"
-    style = VERDICT_STYLES.get(word, "bold red")
+    failed = [check.name for check in verification.checks if check.status == "fail"]
+    why = f" (fails: {', '.join(failed)})" if failed else ""
     out.print()
-    out.print(word, style=style, end="  ")
-    out.print(str(path), markup=False)
+    _print_verdict(out, verification.verdict or "NOT VERIFIED", f"{path}{why}")
     out.print(f"not shown: {verification.not_shown}", markup=False)

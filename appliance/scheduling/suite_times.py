@@ -15,8 +15,6 @@ from appliance.records.json import Number, Record
 from appliance.storage.toml_file import ROOT, parse_json
 
 PATH = ROOT / "appliance" / "suite_times.json"
-LONG = 120
-"""Minutes from which on hours are said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,5 +78,6 @@ def sentences(times: Sequence[SuiteTime]) -> tuple[str, ...]:
 
 
 def amount(minutes: float) -> str:
-    """Minutes, or hours where there are many."""
-    return f"{minutes:.0f} min" if minutes < LONG else f"{minutes / 60:.1f} h"
+    """Minutes, with hours from an hour on: 6 h 18 min."""
+    hours, rest = divmod(round(minutes), 60)
+    return " ".join(filter(None, (hours and f"{hours} h", (rest or not hours) and f"{rest} min")))

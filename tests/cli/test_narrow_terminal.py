@@ -1,6 +1,7 @@
 """What a terminal of 80 columns shows: lists and `bench doctor` without a word that is cut."""
 
 import re
+import subprocess
 import sys
 from dataclasses import replace
 from io import StringIO
@@ -52,7 +53,34 @@ def test_a_sentence_ends_its_lines_between_words_and_keeps_its_commands_whole() 
     assert " ".join(lines) == text
     assert all(len(line) <= 80 for line in lines)
     assert sum(command in line for line in lines) == 1
-    assert output.in_lines(f"name it ({command})", 20) == f"name it\n({command})"
+
+
+def test_a_command_longer_than_a_line_is_still_one_when_pasted() -> None:
+    command = "`.venv/bin/bench accept --resume 'out/a run'`"
+    text = output.in_lines(f"name it ({command})", 30)
+    assert text.split("\n") == [
+        *("name it", "(`.venv/bin/bench accept \\", "    --resume 'out/a run'`)"),
+    ]
+    pasted = text.partition("`")[2].partition("`")[0]
+    assert subprocess.check_output(["sh", "-c", pasted.replace(".venv/bin/bench", "echo")]) == (
+        b"accept --resume out/a run\n"
+    )
+    assert output.continued("a_word_longer_than_its_line", 9) == "a_word_longer_than_its_line"
+
+
+@pytest.mark.parametrize(
+    ("text", "last"),
+    [
+        ("takes about 2 min 18 s", "2 min 18 s"),
+        ("others use 65 % of", "65 % of"),
+        ("it takes 1 h 6 min, no more", "1 h 6 min, no more"),
+    ],
+)
+def test_no_line_ends_between_a_number_and_its_unit(text: str, last: str) -> None:
+    for width in range(len(last), len(text)):
+        lines = output.in_lines(text, width).split("\n")
+        assert " ".join(lines) == text
+        assert [line for line in lines if re.search(r"\d$|\d (h|min)$", line)] == []
 
 
 def test_facts_are_in_binary_units_and_what_is_missing_is_said_once_by_its_hint() -> None:
@@ -62,11 +90,19 @@ def test_facts_are_in_binary_units_and_what_is_missing_is_said_once_by_its_hint(
         "sockets": Fact(value=1, unit="", source="/proc"),
         "bios_date": Fact(value=None, unit="", source="", hint="run as root"),
         "cache": Fact(value=1000, unit="bytes", source="/proc"),
+        "uptime": Fact(value=24962.59, unit="seconds", source="/proc"),
+        "frequency": Fact(value=2596122000.0, unit="hertz", source="/proc"),
+        "used_by_others": Fact(value=0.9507516014235065, unit="processors", source="/proc"),
+        "ld_preload": Fact(value=False, unit="", source="environment"),
     }
     assert list(results.fact_lines(facts)) == [
         "memory: 24 GiB",
         "sockets: 1",
         "cache: 1,000 bytes",
+        "uptime: 6 h 56 min",
+        "frequency: 2.596 GHz",
+        "used_by_others: 0.9508 processors",
+        "ld_preload: no",
         "not reported: board_serial, bios_date (run as root)",
     ]
 

@@ -72,11 +72,11 @@ def test_a_time_says_what_it_is_taken_from(
 ) -> None:
     counts = {"num_estimated": num_estimated, "num_assumed": num_assumed}
     one = replace(A_TIME, num_recorded=num_recorded, **counts)
-    assert suite_times.sentences([one]) == (f"119 min on M ({source})",)
+    assert suite_times.sentences([one]) == (f"1 h 59 min on M ({source})",)
     longer = replace(one, model="L", minutes=120.0)
     assert suite_times.sentences([one, longer, replace(one, model="N", minutes=119.0)]) == (
-        f"119 min on M, N ({source})",
-        f"2.0 h on L ({source})",
+        f"1 h 59 min on M, N ({source})",
+        f"2 h on L ({source})",
     )
     disturbed = replace(one, is_disturbed=True).source
     assert disturbed == source.replace("recorded", "recorded beside other load")

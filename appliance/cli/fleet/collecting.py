@@ -28,7 +28,7 @@ def collect(
     places: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[FROM]...",
+            metavar="FROM",
             help="Folders, zips or addresses of object storage (s3://...) that hold bundles; "
             "by default the campaign's own nodes.",
         ),
