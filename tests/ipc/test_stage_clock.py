@@ -8,7 +8,10 @@ from itertools import chain, count
 import pytest
 
 from appliance.ipc.stage_clock import StageClock
-from appliance.records.journal import StageTimes
+from appliance.records.journal import StageTimes, TimedStage
+
+AHEAD: tuple[TimedStage, ...] = ("device", "build", "wait")
+"""Stages of a process that waits for its launch."""
 
 
 def clock(
@@ -19,7 +22,7 @@ def clock(
     return StageClock(ordered_ns, began_ns, now=lambda: next(moments), is_ahead=is_ahead)
 
 
-def times(stages: StageClock) -> dict[str, int]:
+def times(stages: StageClock) -> dict[TimedStage, int]:
     return dict(stages.times("a@cpu:0/1", 0).wall_ns)
 
 
@@ -59,8 +62,8 @@ def test_a_record_is_of_its_launch_and_rank() -> None:
 
 def test_what_a_process_did_before_its_launch_began_is_kept_apart_and_its_waiting_is_not() -> None:
     stages = clock(130, 140, 190, 250, 260, ordered_ns=60, is_ahead=True)
-    for stage in ("device", "build", "wait"):
-        stages.enter(stage)  # type: ignore[arg-type]
+    for stage in AHEAD:
+        stages.enter(stage)
     stages.turn(240)
     told = stages.times("a@cpu:0/1", 0)
     assert dict(told.ahead_ns) == {"start": 40, "import": 30, "device": 10, "build": 50}
@@ -69,8 +72,8 @@ def test_what_a_process_did_before_its_launch_began_is_kept_apart_and_its_waitin
 
 def test_a_build_that_lasts_beyond_the_begin_is_parted_there() -> None:
     stages = clock(130, 140, 190, 200, ordered_ns=60, is_ahead=True)
-    for stage in ("device", "build", "wait"):
-        stages.enter(stage)  # type: ignore[arg-type]
+    for stage in AHEAD:
+        stages.enter(stage)
     stages.turn(170)
     told = stages.times("a@cpu:0/1", 0)
     assert dict(told.ahead_ns) == {"start": 40, "import": 30, "device": 10, "build": 30}

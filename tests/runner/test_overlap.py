@@ -106,7 +106,10 @@ def ended(bench: Bench) -> list[tuple[str, str]]:
 def ahead(bench: Bench) -> list[tuple[str, str]]:
     """Which launches were ordered ahead and how far, and which of those were ended and why."""
     return [
-        (event.launch.rpartition("/")[2], str(getattr(event, "through", "") or event.reason))
+        (
+            event.launch.rpartition("/")[2],
+            event.through if isinstance(event, LaunchAhead) else event.reason,
+        )
         for event in bench.events
         if isinstance(event, LaunchAhead | AheadEnded)
     ]
