@@ -395,6 +395,8 @@ class _Run:
         launches = self._to_follow(group, following)
         if not launches or not all(is_alone):
             return []
+        for item in running:
+            self._read(item)  # for the last time with no other process of the run on its device
         meeting = self._meeting()
         names = tuple(item.launch.id for item in running if item.ended is None)
         specs: dict[str, LaunchSpec] = {}

@@ -363,6 +363,9 @@ class Supervisor:
             _enforce_memory_limit(item)
 
     def _read_telemetry(self, item: RunningLaunch, now: float) -> None:
+        """Read a launch's devices, unless processes of the next ones may be on them already."""
+        if self.waiting:
+            return
         self._last_telemetry[item.case.device] = item.last_telemetry = now
         self._read(item)
 

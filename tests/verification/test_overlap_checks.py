@@ -17,6 +17,7 @@ from appliance.records.journal import (
     LaunchEnded,
     LaunchStarted,
     Line,
+    RunResumed,
     RunStarted,
     StageTimes,
     TimedStage,
@@ -162,6 +163,15 @@ def test_an_honest_journal_is_let_through() -> None:
 
 def test_a_process_that_is_ended_leaves_its_launch_to_another() -> None:
     events = started(is_ahead=False)(at(LaunchStarted, SECOND, ENDED)(overlapped()))
+    told = [
+        replace(event, ahead_ns={}) if isinstance(event, StageTimes) else event for event in events
+    ]
+    assert fault(told) == ""
+
+
+def test_what_waited_has_ended_with_its_runner() -> None:
+    resumed = RunResumed(interruption=1, interrupted=(), dropped="", pid=2)
+    events = started(is_ahead=False)(at(LaunchStarted, SECOND, resumed)(overlapped()))
     told = [
         replace(event, ahead_ns={}) if isinstance(event, StageTimes) else event for event in events
     ]
