@@ -86,7 +86,7 @@ class Healthy(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def healthy(tmp_path_factory: pytest.TempPathFactory, marked: None) -> Healthy:  # noqa: ARG001 - before
+def healthy(tmp_path_factory: pytest.TempPathFactory, marked: None) -> Healthy:
     folder = tmp_path_factory.mktemp("healthy")
     bench = made(folder, plan(hasty(folder, launches=3)))
     bench.run()
