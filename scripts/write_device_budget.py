@@ -713,11 +713,11 @@ A second build is left out, as none is made of rows whose bits repeat. One timed
 checks its last output.
 
 The next launch's process begins [beside the end](../explanation/once.md#beside-the-end-of-a-launch)
-of the launch before. Counted of both is the longer: what is left of the one when its last timed step
-is over (its digest and checks where they come last, and the end of its process), and the start and
-build of the other. Of the first launch of a case only the start is beside, as nobody knows what
-memory its build takes, and {alone:.0%} of the launches begin alone. It is a rule and no measurement:
-that the two do not slow one another was not tried on such a device.
+of the launch before. Counted of both is the longer: what is left of the one when its last timed
+step is over (its digest and checks where they come last, and the end of its process), and the start
+and build of the other. Of the first launch of a case only the start is beside, as nobody knows what
+memory its build takes, and {alone:.0%} of the launches begin alone. It is a rule and no
+measurement: that the two do not slow one another was not tried on such a device.
 
 ## `smoke`: an untimed and {launches} timed launches a case
 

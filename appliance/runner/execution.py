@@ -112,6 +112,7 @@ def run(
     wanted: Callable[[Launch], bool] | None = None,
     ahead: HeadStart | None = None,
     scratch: Path | None = None,
+    overlaps: bool | None = None,
 ) -> None:
     """Make every launch of the session that the journal does not have yet, and its analyses.
 
@@ -123,6 +124,8 @@ def run(
     `interrupted` names what ends the run early, in place of a signal that is caught here. A launch
     that is not `wanted` when its turn comes is neither made nor recorded. `ahead` may have begun
     to import for the first launches. `scratch` is where launches put large files, None for `work`.
+    `overlaps`: processes of coming launches begin beside the end of those before; None asks the
+    vendor of each device.
     Error counters and the kernel's log are read when no launch runs.
     Returns when all is settled; no process of the run is left.
     Raises RunInterrupted after SIGINT, SIGTERM or SIGHUP, OutputError if the disk takes no more.
@@ -170,6 +173,7 @@ def run(
             clock=_clock(plan, journal),
             left_time=_left_time(plan, journal),
             wanted=wanted or _every_launch,
+            overlaps=overlaps,
         ).settle_all()
         users.end()
         counters.end()
@@ -275,6 +279,7 @@ class _Run:
     wanted: Callable[[Launch], bool]
     clock: sessions.SessionClock
     left_time: LeftTime
+    overlaps: bool | None = None
     session: int = 1
     wave: int = 0
     cases: Mapping[str, Case] = field(init=False)
@@ -286,6 +291,7 @@ class _Run:
     is_over: bool = False
     is_begun: bool = False
     ahead: _Ahead | None = None
+    last_ns: int = 0
     room: Room = field(default_factory=Room)
     num_ahead: int = field(default_factory=lambda: min(MOST_AHEAD, usable_cores() - 1))
 
@@ -395,6 +401,8 @@ class _Run:
         launches = self._to_follow(group, following)
         if not launches or not all(is_alone):
             return []
+        for item in running:
+            self._read(item)  # for the last time with no other process of the run on its device
         meeting = self._meeting()
         names = tuple(item.launch.id for item in running if item.ended is None)
         specs: dict[str, LaunchSpec] = {}
@@ -416,7 +424,8 @@ class _Run:
     def _overlaps(self, launch: Launch) -> bool:
         """Whether anything may begin beside the end of this launch, or it beside another's."""
         case = self.cases[launch.case]
-        return self.launcher.vendor(case).overlaps and is_of_one_process(case)
+        overlaps = self.launcher.vendor(case).overlaps if self.overlaps is None else self.overlaps
+        return overlaps and is_of_one_process(case)
 
     def _note_over(self, launch: Launch) -> bool:
         """Take what the devices of a launch say that is over; whether it is alone there."""
@@ -494,10 +503,12 @@ class _Run:
             specs = [self._spec(launch, to_make, meeting) for launch in to_make]
             started = [self._start(*pair) for pair in zip(to_make, specs, strict=True)]
             return [item for item in started if item is not None]
+        begun_ns: dict[str, int] = {}
         for launch in to_make:
             self._say_started(launch, self.ahead.specs[launch.id], is_ahead=True)
+            begun_ns[launch.id] = self.last_ns
         self.ahead = None
-        return supervisor.begin_waiting()
+        return supervisor.begin_waiting(begun_ns)
 
     def _take_wave(self, wave: int) -> None:
         """Report what the time left is given to, where a wave of launches begins."""
@@ -744,7 +755,7 @@ class _Run:
         self.readings.after(event)
 
     def _append(self, event: Event, *, sync: bool = False) -> None:
-        self.journal.append(event, sync=sync)
+        self.last_ns = self.journal.append(event, sync=sync).monotonic_ns
         self.history.take(event)
         self.users.take(event)
 

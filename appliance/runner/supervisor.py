@@ -22,7 +22,7 @@ import secrets
 import selectors
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from appliance.evidence.software_fault import is_lack_of_software
@@ -200,12 +200,15 @@ class Supervisor:
                     self._disconnect_all(item)
             raise
 
-    def begin_waiting(self) -> list[RunningLaunch]:
-        """Let the launches that wait begin now; what they reported is taken."""
+    def begin_waiting(self, begun_ns: Mapping[str, int]) -> list[RunningLaunch]:
+        """Let the launches that wait begin, as of the moments that the journal says of each.
+
+        What they have reported is taken now.
+        """
         begun, self.waiting = self.waiting, []
         for item in begun:
             item.is_waiting = False
-            item.begin_ns = time.monotonic_ns()
+            item.begin_ns = begun_ns[item.launch.id]
             item.deadline = time.monotonic() + item.case.time_limit_seconds
             held, item.held = item.held, []
             for rank, message in held:
@@ -360,6 +363,9 @@ class Supervisor:
             _enforce_memory_limit(item)
 
     def _read_telemetry(self, item: RunningLaunch, now: float) -> None:
+        """Read a launch's devices, unless processes of the next ones may be on them already."""
+        if self.waiting:
+            return
         self._last_telemetry[item.case.device] = item.last_telemetry = now
         self._read(item)
 

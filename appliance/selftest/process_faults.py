@@ -5,7 +5,8 @@ machine's processors, a journal on disk, interim analyses by the judge. Each cas
 alone, as if the run had been of it only, so that every fault has a word of its own. What the slow
 device is compared with comes from the same run, where another case measured what the machine does
 without the fault, launch by launch between the others; so it matters little what else the machine
-does.
+does. Processes of coming launches begin beside the end of those before, as on accelerators: a fault
+of the one must not be taken for one of the other.
 """
 
 from __future__ import annotations
@@ -212,6 +213,12 @@ TRIALS = (
         parameters={"after": 1},
     ),
     _faulty_matmul(
+        "crash as the last output is checked",
+        "late_crash",
+        Expected(words=FAIL, criteria=("completion",), reasons=("crashed",)),
+        parameters={"after": 1},
+    ),
+    _faulty_matmul(
         "hang",
         "hang",
         Expected(words=FAIL, criteria=("completion",), reasons=("timed_out",)),
@@ -281,6 +288,7 @@ def make(
         execution.run(
             plan=plan,
             vendors={vendor.name: vendor},
+            overlaps=True,
             devices={device.id: device for device in system.identity.devices},
             journal=journal,
             folder=folder,

@@ -65,6 +65,10 @@ def test_launch_is_told_when_its_first_input_comes_again(subject: Trial) -> None
     assert trial.forgetful_of_its_first_input(subject) == []
 
 
+def test_output_that_may_be_checked_after_later_steps_is_right_then(subject: Trial) -> None:
+    assert trial.changed_by_later_steps(subject) == []
+
+
 def test_work_is_counted_and_grows_with_size(kind: Kind) -> None:
     assert trial.uncounted(kind) == []
 

@@ -402,6 +402,55 @@ def test_input_that_comes_again_unseen_is_caught(
     assert trial.forgetful_of_its_first_input(Trial(kind(size=8), tmp_path)) == faults
 
 
+class TrainsAndIsCheckedLater(Sound):
+    """Its weights are checked when later steps have moved them."""
+
+    checks_later: ClassVar = True
+
+
+class ReusesItsOutput(Sound):
+    """Trains at no rate, and writes each product where the one before lies."""
+
+    checks_later: ClassVar = True
+
+    def build(self, target: Target, seed: int) -> State:
+        state = super().build(target, seed)
+        state.first = torch.zeros(self.size, self.size)
+        return state
+
+    def step(self, state: State) -> Output:
+        assert state.first is not None
+        data = state.inputs[state.cycle.advance()]
+        product = torch.matmul(data, state.weight.detach(), out=state.first)
+        return Output(loss=product.square().mean(), product=product)
+
+    def check(self, before: object, state: State, output: Output) -> Iterator[Check]:
+        return (c for c in super().check(before, state, output) if c.name != "weights")
+
+
+@pytest.mark.parametrize(
+    ("kind", "faults"),
+    [
+        (Sound, []),
+        (
+            TrainsAndIsCheckedLater,
+            ["checked after later steps, weights is over bound"],
+        ),
+        (
+            ReusesItsOutput,
+            [
+                "later steps change an output that is checked after them",
+                "checked after later steps, product is over bound",
+            ],
+        ),
+    ],
+)
+def test_output_that_later_steps_change_is_caught(
+    kind: Kind, faults: list[str], tmp_path: Path
+) -> None:
+    assert trial.changed_by_later_steps(Trial(kind(size=8), tmp_path)) == faults
+
+
 class Exempt(SeesNoWeights):
     exempt_faults: ClassVar = {"a lost update": "its weights are judged by another workload"}
 

@@ -683,6 +683,26 @@ def forgetful_of_its_first_input(trial: Trial) -> list[str]:
     )
 
 
+def changed_by_later_steps(trial: Trial) -> list[str]:
+    """An output that may be checked after later steps (`checks_later`), and that these change.
+
+    It is checked as a launch does: with the cycle of its inputs set back.
+    """
+    if not trial.workload.checks_later:
+        return []
+    state = trial.build()
+    moment = trial.next(state, lambda _: contextlib.nullcontext())
+    as_made = digest(moment.output)
+    number = state.cycle.number
+    for _ in range(NUM_STEPS):
+        trial.workload.step(state)
+    state.cycle.number = number
+    faults = ["later steps change an output that is checked after them"]
+    faults *= digest(moment.output) != as_made
+    outside = [one for one in trial.checks(moment) if not one.is_within]
+    return faults + [f"checked after later steps, {one.name} is over bound" for one in outside]
+
+
 def faults_of(trial: Trial) -> list[str]:
     """Everything that is asked of a workload at small size."""
     return [
@@ -693,6 +713,7 @@ def faults_of(trial: Trial) -> list[str]:
         *blind_to_skipped_step(trial),
         *blind_to_wrong_inputs(trial),
         *forgetful_of_its_first_input(trial),
+        *changed_by_later_steps(trial),
         *uncounted(type(trial.workload)),
     ]
 

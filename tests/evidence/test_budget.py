@@ -8,6 +8,7 @@ from appliance.evidence.budget import Budget, BudgetSums, sentence
 from appliance.records.journal import (
     Event,
     InterimAnalysis,
+    LaunchAhead,
     LaunchEnded,
     LaunchStarted,
     Line,
@@ -145,3 +146,23 @@ def test_the_sentence_names_the_largest_parts_and_sums_up_the_rest() -> None:
     )
     part = {"timed": 3.0, "not_measured": 1.0}
     assert sentence(Budget(seconds=part)) == "of 4.0 s: 75 % useful, 25 % not measured"
+
+
+def test_what_began_beside_another_launch_is_named_and_no_part() -> None:
+    second = StageTimes(
+        launch="b", rank=0, wall_ns={"timed": 3 * S}, ahead_ns={"start": S, "build": S}
+    )
+    made = budget(
+        (0, BEGUN),
+        (0, started("a")),
+        (4, LaunchAhead(launch="b", beside=("a",), through="build")),
+        (6, stages("a", timed=4, check=2)),
+        (6, ended("a")),
+        (7, started("b")),
+        (10, second),
+        (10, ended("b")),
+    )
+    assert made.whole == pytest.approx(10)
+    assert made.seconds == pytest.approx({"check": 2, "timed": 7, "between": 1})
+    assert made.beside == pytest.approx(2)
+    assert sentence(made).endswith(", and 2.0 s of coming launches beside the end of others")

@@ -8,16 +8,21 @@ from itertools import chain, count
 import pytest
 
 from appliance.ipc.stage_clock import StageClock
-from appliance.records.journal import StageTimes
+from appliance.records.journal import StageTimes, TimedStage
+
+AHEAD: tuple[TimedStage, ...] = ("device", "build", "wait")
+"""Stages of a process that waits for its launch."""
 
 
-def clock(*readings: int, ordered_ns: int | None = None, began_ns: int = 100) -> StageClock:
+def clock(
+    *readings: int, ordered_ns: int | None = None, began_ns: int = 100, is_ahead: bool = False
+) -> StageClock:
     """A clock that is read at these moments, and then stands still."""
     moments: Iterator[int] = chain(readings, (readings[-1] for _ in count()))
-    return StageClock(ordered_ns, began_ns, now=lambda: next(moments))
+    return StageClock(ordered_ns, began_ns, now=lambda: next(moments), is_ahead=is_ahead)
 
 
-def times(stages: StageClock) -> dict[str, int]:
+def times(stages: StageClock) -> dict[TimedStage, int]:
     return dict(stages.times("a@cpu:0/1", 0).wall_ns)
 
 
@@ -53,3 +58,23 @@ def test_what_was_imported_before_the_order_is_no_part_of_the_launch() -> None:
 def test_a_record_is_of_its_launch_and_rank() -> None:
     record = clock(107).times("b@cpu:0/2", 3)
     assert record == StageTimes(launch="b@cpu:0/2", rank=3, wall_ns={"import": 7})
+
+
+def test_what_a_process_did_before_its_launch_began_is_kept_apart_and_its_waiting_is_not() -> None:
+    stages = clock(130, 140, 190, 250, 260, ordered_ns=60, is_ahead=True)
+    for stage in AHEAD:
+        stages.enter(stage)
+    stages.turn(240)
+    told = stages.times("a@cpu:0/1", 0)
+    assert dict(told.ahead_ns) == {"start": 40, "import": 30, "device": 10, "build": 50}
+    assert dict(told.wall_ns) == {"wait": 20}
+
+
+def test_a_build_that_lasts_beyond_the_begin_is_parted_there() -> None:
+    stages = clock(130, 140, 190, 200, ordered_ns=60, is_ahead=True)
+    for stage in AHEAD:
+        stages.enter(stage)
+    stages.turn(170)
+    told = stages.times("a@cpu:0/1", 0)
+    assert dict(told.ahead_ns) == {"start": 40, "import": 30, "device": 10, "build": 30}
+    assert dict(told.wall_ns) == {"build": 20, "wait": 10}

@@ -78,6 +78,7 @@ SHIPPED = {
     "crash": {**FLOAT32, "after": 1},
     "exact_bit_flip": {**PRODUCT, "after": 1},
     "hang": {**FLOAT32, "after": 1},
+    "late_crash": {**FLOAT32, "after": 1},
     "lower_precision": FLOAT32,
     "not_a_number": {**FLOAT32, "after": 1},
     "nothing": FLOAT32,
@@ -92,6 +93,7 @@ SHIPPED = {
 UNLIKE_THE_REST: dict[str, dict[str, Any]] = {
     "crash": {"criterion": "completion"},
     "hang": {"criterion": "completion", "time_limit": 10.0},
+    "late_crash": {"criterion": "completion"},
     "zero_work": {"word": "inconclusive"},
     "nothing": {"word": "pass"},  # what nothing shows is refused by its name alone
     "slow_device": {"word": "pass"},  # there is nothing to compare its times with

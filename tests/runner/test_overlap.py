@@ -25,6 +25,7 @@ from appliance.records.journal import (
     LaunchAhead,
     LaunchEnded,
     LaunchStarted,
+    Reading,
     RunResumed,
     RunStarted,
     StageTimes,
@@ -62,13 +63,34 @@ class Done(NamedTuple):
     end: int
 
 
+@pytest.fixture(scope="module", autouse=True)
+def marked() -> Iterator[None]:
+    """Children find the workload, and are found by the mark."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(TESTS))
+        patch.setenv(*MARK.split("="))
+        yield
+
+
 @pytest.fixture(autouse=True)
-def marked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Children find the workload, and none of them is left."""
-    monkeypatch.setenv("PYTHONPATH", str(TESTS))
-    monkeypatch.setenv(*MARK.split("="))
+def nothing_is_left() -> Iterator[None]:
     yield
     assert not bearers(MARK)
+
+
+class Healthy(NamedTuple):
+    """A run of an untimed launch and three timed ones, and its folder."""
+
+    folder: Path
+    bench: Bench
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory, marked: None) -> Healthy:
+    folder = tmp_path_factory.mktemp("healthy")
+    bench = made(folder, plan(hasty(folder, launches=3)))
+    bench.run()
+    return Healthy(folder, bench)
 
 
 def hasty(tmp_path: Path, *, launches: int = 2, **parameters: Any) -> Case:
@@ -106,22 +128,24 @@ def ended(bench: Bench) -> list[tuple[str, str]]:
 def ahead(bench: Bench) -> list[tuple[str, str]]:
     """Which launches were ordered ahead and how far, and which of those were ended and why."""
     return [
-        (event.launch.rpartition("/")[2], str(getattr(event, "through", "") or event.reason))
+        (
+            event.launch.rpartition("/")[2],
+            event.through if isinstance(event, LaunchAhead) else event.reason,
+        )
         for event in bench.events
         if isinstance(event, LaunchAhead | AheadEnded)
     ]
 
 
 def test_the_next_process_builds_beside_the_checks_and_steps_when_it_is_alone(
-    tmp_path: Path,
+    healthy: Healthy,
 ) -> None:
-    bench = made(tmp_path, plan(hasty(tmp_path, launches=3)))
-    bench.run()
+    folder, bench = healthy
     sound(bench)
     assert ended(bench) == [("completed", "")] * 4
     # The first timed launch reads what the untimed one reports to its end, and begins alone.
     assert ahead(bench) == [("2", "build"), ("3", "build")]
-    acts = done(tmp_path)
+    acts = done(folder)
     pids = list(dict.fromkeys(act.pid for act in acts if act.what == "step"))
     for earlier, later in pairwise(pids[1:]):
         last = max(act.end for act in acts if act.pid == earlier)
@@ -131,10 +155,10 @@ def test_the_next_process_builds_beside_the_checks_and_steps_when_it_is_alone(
         assert steps < build.begin < last < first
 
 
-def test_what_was_done_ahead_is_told_and_not_counted_twice(tmp_path: Path) -> None:
-    bench = made(tmp_path, plan(hasty(tmp_path)))
-    bench.run()
-    (times,) = bench.of("one@cpu:0/2", StageTimes)
+def test_what_was_done_ahead_is_told_and_not_counted_twice(healthy: Healthy) -> None:
+    bench = healthy.bench
+    told = [bench.of(f"one@cpu:0/{number}", StageTimes)[0] for number in (2, 3)]
+    times = told[0]
     assert set(times.ahead_ns) <= {"start", "import", "device", "build"}
     assert times.ahead_ns["build"] > 0
     assert times.wall_ns.get("start", 0) == 0
@@ -144,15 +168,26 @@ def test_what_was_done_ahead_is_told_and_not_counted_twice(tmp_path: Path) -> No
         sums.take(line)
     whole = (lines[-1].monotonic_ns - lines[0].monotonic_ns) * 1e-9
     assert sums.now().whole == pytest.approx(whole)
-    assert sums.now().beside == pytest.approx(sum(times.ahead_ns.values()) * 1e-9)
+    beside = sum(sum(one.ahead_ns.values()) for one in told)
+    assert sums.now().beside == pytest.approx(beside * 1e-9)
 
 
-def test_checks_that_come_last_are_of_the_first_output(tmp_path: Path) -> None:
-    bench = made(tmp_path, plan(hasty(tmp_path)))
-    bench.run()
+def test_checks_that_come_last_are_of_the_first_output(healthy: Healthy) -> None:
+    bench = healthy.bench
     phases = [event.phase for event in bench.of("one@cpu:0/2", Checked)]
     assert phases == ["last", "first"]
     assert all(event.check.is_within for event in bench.events if isinstance(event, Checked))
+
+
+def test_no_reading_of_a_launch_is_of_the_process_that_waits(healthy: Healthy) -> None:
+    """What a device says then would be taken for the launch's own: its memory, its power."""
+    kinds = [
+        type(event)
+        for event in healthy.bench.events
+        if isinstance(event, LaunchAhead | LaunchEnded | Reading)
+    ]
+    place = kinds.index(LaunchAhead)
+    assert kinds[place - 1 : place + 2] == [Reading, LaunchAhead, LaunchEnded]
 
 
 def test_without_room_the_device_alone_is_set_up(tmp_path: Path) -> None:

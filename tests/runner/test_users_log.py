@@ -8,7 +8,7 @@ from support.launching import case, plan
 from appliance.evidence.disturbance import SETTLED_NS
 from appliance.records.journal import Environment, Event, Started, UsersCounted
 from appliance.records.system import Device
-from appliance.runner.users_log import UsersLog
+from appliance.runner.users_log import MOST_IN_A_ROW, UsersLog
 from appliance.vendors.base import DeviceUsers
 
 PLAN = plan(case("one"), case("two", device="cpu:1"))
@@ -149,3 +149,54 @@ def test_nothing_is_counted_once_steps_may_be_timed() -> None:
     watched.vendor.requested = 0
     watched.log.inside(NAME, ON, is_ready=True)
     assert watched.vendor.requested == 0
+
+
+def begun(watched: Watched, *, is_ahead: bool = False) -> None:
+    """The first launch has begun, and made its first step."""
+    watched.log.before([FIRST], is_ahead=is_ahead)
+    watched.log.take(Environment(launch=NAME, rank=0, facts={}))
+    watched.log.take(Started(launch=NAME, rank=0, build_ns=1, first_step_ns=1))
+
+
+def test_a_launch_whose_process_waits_is_not_counted_before_it_begins() -> None:
+    watched = Watched()
+    watched.vendor.count = 1  # its own
+    begun(watched, is_ahead=True)
+    assert not watched.counted
+    assert watched.slept == 0.0
+
+
+def test_a_launch_that_is_over_is_counted_with_its_own_process_and_then_no_more() -> None:
+    watched = Watched()
+    begun(watched)
+    watched.vendor.count = 1
+    assert watched.log.is_alone(NAME, ON)
+    watched.vendor.count = 2  # the next launch's process is there
+    watched.log.inside(NAME, ON, is_ready=False)
+    assert watched.counted == [(0, NAME, "before"), (1, NAME, "inside")]
+
+
+def test_who_sees_another_on_a_device_is_not_alone_until_it_has_left() -> None:
+    watched = Watched()
+    begun(watched)
+    watched.vendor.count = 2
+    assert not watched.log.is_alone(NAME, ON)
+    begun(watched, is_ahead=True)
+    watched.vendor.count = 1
+    assert not watched.log.is_alone(NAME, ON)  # nobody looked at the device without ours
+    watched.vendor.count = 0
+    begun(watched)
+    watched.vendor.count = 1
+    assert watched.log.is_alone(NAME, ON)
+
+
+def test_a_device_is_looked_at_without_our_own_now_and_then() -> None:
+    watched = Watched()
+    watched.log.begin()
+    alone = []
+    for _ in range(MOST_IN_A_ROW + 1):
+        begun(watched, is_ahead=True)
+        alone.append(watched.log.is_alone(NAME, ON))
+    assert alone == [True] * MOST_IN_A_ROW + [False]
+    begun(watched)
+    assert watched.log.is_alone(NAME, ON)

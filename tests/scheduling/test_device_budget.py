@@ -11,7 +11,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-import write_device_budget as budget  # noqa: E402 - after the path
+import overlapped  # noqa: E402 - after the path
+import write_device_budget as budget  # noqa: E402 - the same
+
+from appliance.worker.workload_loader import load_workload  # noqa: E402 - the same
 
 
 def test_page_is_up_to_date() -> None:
@@ -75,3 +78,36 @@ def test_a_shared_reference_is_made_twice_and_another_in_each_launch() -> None:
 def test_the_longest_step_is_made_as_often_as_the_rule_says() -> None:
     (row,) = [row for row in budget.acceptance_rows() if row.step > 20.0]
     assert row.useful == pytest.approx((3 + 20) * row.step)
+
+
+def test_of_two_launches_the_longer_of_an_end_and_a_start_counts() -> None:
+    def timed(case: str, head: float, tail: float, *, is_reference: bool = False) -> object:
+        return overlapped.Timed(
+            case=case, head=head, middle=7.0, tail=tail, is_reference=is_reference
+        )
+
+    reference, first, second = (
+        timed("a", 4.0, 5.0, is_reference=True),
+        timed("a", 4.0, 3.0),
+        timed("b", 2.0, 1.0),
+    )
+    each = 1 - overlapped.ALONE
+    # A case's first launch sets its device up alone, as nobody knows what it holds.
+    assert overlapped.saved([first, second, first], setup=0.5) == pytest.approx(each * (0.5 + 1.0))
+    # Who reads what the untimed launch reports waits for its end.
+    assert overlapped.saved([reference, first], setup=0.5) == 0.0
+    assert overlapped.saved([reference, second], setup=0.5) == pytest.approx(each * 0.5)
+
+
+def test_a_launch_is_parted_without_loss() -> None:
+    for one in budget.node_parts():
+        made = (one.of_untimed(), one.of_timed(), one.of_timed(checks_last=True), one.of_repeat())
+        assert all(min(each.head, each.middle, each.tail) >= 0.0 for each in made)
+        assert sum(each.whole for each in made) == pytest.approx(
+            one.untimed + 2 * one.timed + one.last_check + one.repeat
+        )
+
+
+@pytest.mark.parametrize("name", sorted(budget.LATER))
+def test_outputs_that_the_budget_checks_later_may_be(name: str) -> None:
+    assert load_workload(name).checks_later

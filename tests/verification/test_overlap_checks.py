@@ -1,0 +1,230 @@
+"""A process that was started beside the end of a launch did no more there than the journal says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+from support.builders import PROTOCOL, a_case, a_plan, chain, healthy_events
+
+from appliance.errors import EvidenceError
+from appliance.records.journal import (
+    AheadEnded,
+    Block,
+    Event,
+    LaunchAhead,
+    LaunchEnded,
+    LaunchStarted,
+    Line,
+    RunResumed,
+    RunStarted,
+    StageTimes,
+    TimedStage,
+)
+from appliance.verification.launch_checks import check_launches
+from appliance.verification.run_checks import check_conduct
+
+FILES = {"plan.json": "p", "system.json": "s"}
+PLAN = a_plan(a_case(), protocol=replace(PROTOCOL, mode="forked"))
+FIRST, SECOND = "gemm@cpu:0/1", "gemm@cpu:0/2"
+Forge = Callable[[list[Event]], list[Event]]
+S = 10**9
+
+
+def overlapped(**stages: float) -> list[Event]:
+    """A run whose second timed launch was started beside the end of its first one.
+
+    `stages` are seconds of what its process did before its launch began; a line takes one.
+    """
+    ahead: dict[TimedStage, int] = {}
+    for name, seconds in (stages or {"device": 0.5, "build": 0.4}).items():
+        ahead[name] = round(seconds * S)  # type: ignore[index]
+    events: list[Event] = []
+    for event in healthy_events(PLAN):
+        if isinstance(event, RunStarted):
+            event = replace(event, plan="p", system="s")  # noqa: PLW2901 - changed on the way
+        if isinstance(event, LaunchEnded) and event.launch == FIRST:
+            events.append(LaunchAhead(launch=SECOND, beside=(FIRST,), through="build"))
+        if isinstance(event, LaunchStarted) and event.launch == SECOND:
+            event = replace(event, is_ahead=True)  # noqa: PLW2901
+        if isinstance(event, LaunchEnded) and event.launch == SECOND:
+            times = StageTimes(launch=SECOND, rank=0, wall_ns={"timed": 1}, ahead_ns=ahead)
+            events.append(times)
+        events.append(event)
+    return events
+
+
+def fault(events: Sequence[Event]) -> str:
+    """What an auditor says of the journal, or nothing."""
+    lines: Sequence[Line] = chain(events)
+    try:
+        check_conduct(PLAN, lines, FILES)
+        check_launches(PLAN, lines)
+    except EvidenceError as error:
+        return str(error)
+    return ""
+
+
+def at(kind: type[Event], launch: str, *put: Event, is_after: bool = False) -> Forge:
+    """Puts events before, or after, the last of a kind of a launch."""
+
+    def forge(events: list[Event]) -> list[Event]:
+        places = [
+            place
+            for place, event in enumerate(events)
+            if isinstance(event, kind) and getattr(event, "launch", "") == launch
+        ]
+        place = places[-1] + is_after
+        return [*events[:place], *put, *events[place:]]
+
+    return forge
+
+
+def moved(kind: type[Event], launch: str) -> Forge:
+    """Moves the order of the second launch before the last event of a kind."""
+
+    def forge(events: list[Event]) -> list[Event]:
+        (order,) = [event for event in events if isinstance(event, LaunchAhead)]
+        left = [event for event in events if event is not order]
+        return at(kind, launch, order)(left)
+
+    return forge
+
+
+def ordered(**values: object) -> Forge:
+    def forge(events: list[Event]) -> list[Event]:
+        return [
+            replace(event, **values) if isinstance(event, LaunchAhead) else event  # type: ignore[arg-type]
+            for event in events
+        ]
+
+    return forge
+
+
+def dropped(kind: type[Event]) -> Forge:
+    return lambda events: [event for event in events if not isinstance(event, kind)]
+
+
+def started(**values: object) -> Forge:
+    def forge(events: list[Event]) -> list[Event]:
+        return [
+            replace(event, **values)  # type: ignore[arg-type]
+            if isinstance(event, LaunchStarted) and event.launch == SECOND
+            else event
+            for event in events
+        ]
+
+    return forge
+
+
+ENDED = AheadEnded(launch=SECOND, reason="not_wanted")
+FORGED: dict[str, tuple[Forge, str]] = {
+    "beside a launch that is timed still": (
+        moved(Block, FIRST),
+        f"{SECOND} is started beside {FIRST}, which is timed still",
+    ),
+    "beside nothing": (ordered(beside=()), "beside others than those that run"),
+    "beside another": (ordered(beside=(SECOND,)), "beside others than those that run"),
+    "one that is not next": (
+        lambda events: [
+            replace(event, launch="gemm@cpu:0/3") if isinstance(event, LaunchAhead) else event
+            for event in events
+        ],
+        "gemm@cpu:0/3 is started ahead, and is not made next",
+    ),
+    "twice": (
+        at(LaunchAhead, SECOND, LaunchAhead(launch=SECOND, beside=(FIRST,), through="build")),
+        "is started ahead a second time",
+    ),
+    "by another process than the one that waits": (
+        started(is_ahead=False),
+        "is not made by the process that waits for it",
+    ),
+    "by a process that was never started": (
+        dropped(LaunchAhead),
+        "is not made by the process that waits for it",
+    ),
+    "by a fresh process": (started(mode="fresh"), "is not made by the process that waits for it"),
+    "by one that had ended": (
+        at(LaunchStarted, SECOND, ENDED),
+        "is not made by the process that waits for it",
+    ),
+    "an end of what was not started": (
+        at(LaunchStarted, FIRST, ENDED),
+        "ends that was not started ahead",
+    ),
+}
+
+
+def test_an_honest_journal_is_let_through() -> None:
+    assert fault(overlapped()) == ""
+
+
+def test_a_process_that_is_ended_leaves_its_launch_to_another() -> None:
+    events = started(is_ahead=False)(at(LaunchStarted, SECOND, ENDED)(overlapped()))
+    told = [
+        replace(event, ahead_ns={}) if isinstance(event, StageTimes) else event for event in events
+    ]
+    assert fault(told) == ""
+
+
+def test_what_waited_has_ended_with_its_runner() -> None:
+    resumed = RunResumed(interruption=1, interrupted=(), dropped="", pid=2)
+    events = started(is_ahead=False)(at(LaunchStarted, SECOND, resumed)(overlapped()))
+    told = [
+        replace(event, ahead_ns={}) if isinstance(event, StageTimes) else event for event in events
+    ]
+    assert fault(told) == ""
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_an_order_that_no_runner_gives_is_found(name: str) -> None:
+    forge, sentence = FORGED[name]
+    assert sentence in fault(forge(overlapped()))
+
+
+@pytest.mark.parametrize(
+    ("stages", "sentence"),
+    [
+        ({"device": 0.1, "timed": 0.1}, "reports timed from before it began"),
+        ({"device": 0.1, "warm_up": 0.1}, "reports warm_up from before it began"),
+        ({"device": 0.1, "first_step": 0.1}, "reports first_step from before it began"),
+        ({"build": 60.0}, "together take longer than it waited"),
+        ({"device": 2.0, "build": -1.5}, "stages of no time, or of less"),
+    ],
+)
+def test_work_before_its_turn_is_found(stages: dict[str, float], sentence: str) -> None:
+    assert sentence in fault(overlapped(**stages))
+
+
+def test_a_build_is_told_only_where_it_was_ordered() -> None:
+    assert "reports build from before it began" in fault(ordered(through="device")(overlapped()))
+
+
+def test_stages_ahead_without_an_order_are_found() -> None:
+    events = started(is_ahead=False)(dropped(LaunchAhead)(overlapped()))
+    assert "was not started ahead" in fault(events)
+
+
+def test_a_run_does_not_end_while_a_process_waits() -> None:
+    last = max(PLAN.launches, key=lambda launch: launch.number).id
+    assert last != SECOND
+    events = at(LaunchAhead, SECOND)(overlapped())
+    left = [
+        event
+        for event in events
+        if getattr(event, "launch", "") != SECOND or isinstance(event, LaunchAhead)
+    ]
+    assert "process of another waits" in fault(left)
+
+
+def test_a_launch_that_is_fresh_by_rule_is_not_started_ahead() -> None:
+    one = replace(a_case(), fresh_because="it differs")
+    plan = a_plan(one, protocol=replace(PROTOCOL, mode="forked"))
+    events = [
+        replace(event, mode="fresh") if isinstance(event, LaunchStarted) else event
+        for event in overlapped()
+    ]
+    with pytest.raises(EvidenceError, match="where its process begins alone"):
+        check_conduct(plan, chain(events), FILES)
