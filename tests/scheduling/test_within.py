@@ -201,6 +201,11 @@ def test_whole_suite_is_planned_with_what_is_known_of_its_full_sizes() -> None:
     assert f"planned time about {shown.minutes / 60:.1f} h" in default_sentence(plan)
 
 
+def test_others_are_named_where_there_are_some() -> None:
+    all_known = [observed(name, 1.0) for name in ("gemm", "bert", "llama")]
+    assert table(within(10, all_known))[0].endswith("the times of 3 are recorded")
+
+
 def test_small_rows_of_a_whole_suite_keep_their_allowances() -> None:
     assert plan_whole(plan_inputs(LONG), (observed("gemm", 1.0),)) == planned(LONG)
 
