@@ -343,7 +343,13 @@ def launch_words(launch: Launch) -> str:
 def outcome_words(event: LaunchEnded) -> str:
     detail = f" ({event.reason}: {event.detail})" if event.detail else f" ({event.reason})"
     outcome = "cannot run: software" if event.outcome == "software" else event.outcome
-    return outcome + (detail if event.reason else "")
+    later = "; what it was to fork is made by fresh processes" if _is_lost(event) else ""
+    return outcome + (detail if event.reason else "") + later
+
+
+def _is_lost(event: LaunchEnded) -> bool:
+    """Whether it ended with the server that had forked it, which takes longer from then on."""
+    return (event.outcome, event.reason) == ("interrupted", "server_lost")
 
 
 def analysis_sentence(event: InterimAnalysis, stated: set[str] | None = None) -> str:

@@ -6,14 +6,18 @@ which goes when the run ends. Where the figures come from is in docs/reference/d
 
 from __future__ import annotations
 
+import fcntl
 import math
 import os
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from appliance.errors import OutputError
+from appliance.generator.words import FILE
 from appliance.readiness.out_folder import nearest
 from appliance.records.plan import Case, Plan
+from appliance.storage import bundle
 
 MB = 10**6
 LAUNCH_BYTES = 80_000
@@ -74,6 +78,18 @@ def check(out: Path, plan: Plan, *, journal_bytes: int = 0) -> None:
             f"{size(room.journal)}, pages {size(room.pages)}, logs {size(room.logs)}, working "
             f"folder {size(room.work)}): make room there, {fix}"
         )
+
+
+def drop_left_files(out: Path) -> None:
+    """Remove the files that launches of killed runs were to read; who goes on writes them again.
+
+    A run that is alive holds its journal locked. All else of a killed run stays for who goes on.
+    """
+    for path in out.glob(f".work/*/artifacts/*/*{FILE}"):
+        journal = out / path.parents[2].name / bundle.JOURNAL
+        with suppress(OSError), journal.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # BlockingIOError of one that is alive
+            path.unlink(missing_ok=True)
 
 
 def free_bytes(out: Path) -> int:

@@ -65,6 +65,19 @@ def plan_within(inputs: PlanInputs, minutes: int, observed: Sequence[ObservedCas
     return replace(plan, schedule=schedule, longest_seconds=_longest_seconds(plan, schedule))
 
 
+def plan_whole(inputs: PlanInputs, observed: Sequence[ObservedCase]) -> Plan:
+    """The plan of the whole suite, with what is known of the times of its full sizes.
+
+    Small rows keep the allowances of their suite, by which its limit was chosen; those of full
+    sizes are for a device that nobody has timed, and far too long for most.
+    """
+    models = {place.device.id: place.device.model for place in inputs.places}
+    cases, lacking = plan_cases(inputs)
+    full = [case for case in cases if not case.small]
+    known = known_times(full, models, observed, inputs.suite.protocol)
+    return plan_of(inputs, with_known_times(cases, known), lacking)
+
+
 def left_out(schedule: Schedule) -> tuple[NotPlanned, ...]:
     """The rows that have no room, each with its reason in one sentence."""
     return tuple(

@@ -56,7 +56,7 @@ def summary(plan: Plan, schedule: Schedule) -> str:
         + (f", {cannot} cannot run here" if cannot else "")
         + f"; the times of {times.count('recorded')} are recorded"
         + "".join(f", {count} {others[name]}" for name, count in known.items() if count)
-        + ", the others allowances"
+        + (", the others allowances" if "allowance" in times else "")
     )
 
 

@@ -94,6 +94,7 @@ def run(
     )
     if options.suite is None:
         observer.suite_chosen(prepared.plan)
+    disk_space.drop_left_files(options.out)
     disk_space.check(options.out, prepared.plan)
     scratch.check(options.scratch, prepared.plan)
     folder = options.out / prepared.plan.run_id

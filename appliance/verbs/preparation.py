@@ -29,7 +29,7 @@ from appliance.judging.criteria_check import (
 from appliance.linux.sysfs import Tree
 from appliance.planning import challenge_window, library_ranges, workload_manifest
 from appliance.planning.criterion_scope import MOST_ATTEMPTS
-from appliance.planning.plan import Place, PlanInputs, make_plan, requests
+from appliance.planning.plan import Place, PlanInputs, requests
 from appliance.planning.sessions import seconds_of_run
 from appliance.probe import node, redaction
 from appliance.records.baseline import Baselines, Peaks
@@ -45,7 +45,7 @@ from appliance.records.system import System, identity_differences
 from appliance.runner import describing
 from appliance.scheduling import launch_kinds
 from appliance.scheduling.hours import with_hours
-from appliance.scheduling.within import plan_within
+from appliance.scheduling.within import plan_whole, plan_within
 from appliance.storage import (
     bundle,
     criteria_file,
@@ -382,7 +382,7 @@ def _plan(
     )
     observed = qualified_file.load_observed()
     plan = (
-        make_plan(planned)
+        plan_whole(planned, observed)
         if inputs.minutes is None
         else plan_within(planned, inputs.minutes, observed)
     )

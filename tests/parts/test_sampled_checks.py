@@ -15,10 +15,10 @@ import torch
 from appliance.records.journal import Check
 from appliance.scheduling import references
 from workloads.contract.target import Artifacts, Target
-from workloads.parts.auditing import sampling
+from workloads.parts.auditing import replay, sampling
 from workloads.parts.auditing.selection import draw_rows
 from workloads.parts.training.comparisons import GRADIENTS as WHOLE
-from workloads.parts.training.sampled_checks import AGAIN, GRADIENTS, OUTPUTS, WEIGHTS
+from workloads.parts.training.sampled_checks import AGAIN, GRADIENTS, KEPT, OUTPUTS, WEIGHTS
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -90,6 +90,78 @@ def wrong(module: torch.nn.Module, spoil: Callable[[torch.Tensor], torch.Tensor]
         yield
     finally:
         handle.remove()
+
+
+@contextmanager
+def following() -> Iterator[list[int]]:
+    """Counts the steps that float64 follows."""
+    made: list[int] = []
+    real = replay.follow_model
+
+    def counted(*given: Any) -> Any:
+        made.append(1)
+        return real(*given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replay, "follow_model", counted)
+        yield made
+
+
+def launched(name: str, folder: Path, known: dict[str, str] | None) -> tuple[Any, Any, Any]:
+    """A launch that has the digests of an untimed one, and what it says of its files."""
+    said: dict[str, str] = {}
+
+    def report(file: str, path: Path, digest: str, is_made: bool) -> None:  # noqa: FBT001 - contract
+        assert path.exists()
+        assert is_made == (known is None)
+        said[file] = digest
+
+    row = importlib.import_module(f"workloads.{name}").WORKLOAD
+    row = row(**row.small)
+    target = Target(device=torch.device("cpu"), artifacts=Artifacts(folder, known, report))
+    return row, row.build(target, SEED), said
+
+
+@pytest.mark.parametrize("name", ["bert", "resnet50_jpeg"])
+def test_launch_that_sees_the_same_bits_reads_what_the_untimed_one_made(
+    name: str, tmp_path: Path
+) -> None:
+    with following() as made:
+        row, state, known = launched(name, tmp_path, None)
+        first = judged(row, state)
+        assert KEPT in known
+        row, state, said = launched(name, tmp_path, dict(known))
+        assert judged(row, state) == first
+        assert said[KEPT] == known[KEPT]
+        assert len(made) == 1
+
+
+def test_launch_that_sees_another_bit_follows_its_own_step(tmp_path: Path) -> None:
+    row, state, known = launched("bert", tmp_path, None)
+    first = judged(row, state)
+    row, state, _ = launched("bert", tmp_path, dict(known))
+    layer = next(one for one in state.model.modules() if isinstance(one, torch.nn.LayerNorm))
+
+    def flipped(made: torch.Tensor) -> torch.Tensor:
+        bits = made.clone()
+        bits.view(-1)[:1].view(torch.int32).bitwise_xor_(1)  # the last bit of one number
+        return bits
+
+    with following() as made:
+        again = judged(row, state, wrong(layer, flipped))
+    assert made == [1]
+    assert not outside(again)
+    assert again != first
+
+
+def test_step_after_the_first_is_followed_in_each_launch(tmp_path: Path) -> None:
+    row, state, known = launched("bert", tmp_path, None)
+    judged(row, state)
+    row, state, _ = launched("bert", tmp_path, dict(known))
+    row.step(state)
+    with following() as made:
+        assert not outside(judged(row, state))
+    assert made == [1]
 
 
 CASES = [(name, "float32") for name in ROWS] + list(SEVERAL.items())

@@ -12,9 +12,11 @@ from support.program import called
 
 from appliance.container.doctor_rows import Place
 from appliance.errors import OutputError
+from appliance.generator.words import FILE
 from appliance.linux.sysfs import Tree
 from appliance.readiness import disk_space
 from appliance.readiness.out_folder import check_writable, refusal
+from appliance.storage.journal import Journal
 from appliance.verbs import doctor
 
 SMALL = 8 * 2**20
@@ -88,6 +90,28 @@ def test_more_launches_and_devices_and_larger_models_need_more_room() -> None:
     assert more.journal - least.journal >= 5 * disk_space.LAUNCH_BYTES
     assert more.pages - least.pages >= disk_space.PAGES_PART * 5 * disk_space.LAUNCH_BYTES
     assert (more.logs, more.work) == (least.logs, least.work)
+
+
+def test_file_of_a_killed_run_goes_with_the_next_run_and_that_of_a_live_one_stays(
+    tmp_path: Path,
+) -> None:
+    for name in ("killed", "alive", "unknown"):
+        folder = tmp_path / ".work" / name / "artifacts" / "disk-cpu-0"
+        folder.mkdir(parents=True)
+        for file in (FILE, f"unfinished-{FILE}", "first_step_float64.pt"):
+            (folder / file).touch()
+    for name in ("killed", "alive"):
+        (tmp_path / name).mkdir()
+    Journal.create(tmp_path / "killed" / "journal.jsonl", "f" * 64).close()
+    alive = Journal.create(tmp_path / "alive" / "journal.jsonl", "f" * 64)
+    disk_space.drop_left_files(tmp_path)
+    alive.close()
+
+    def left(name: str) -> set[str]:
+        return {path.name for path in (tmp_path / ".work" / name).rglob("*") if path.is_file()}
+
+    assert left("killed") == {"first_step_float64.pt"}
+    assert len(left("alive")) == len(left("unknown")) == 3
 
 
 def test_files_that_cases_read_back_lie_there_side_by_side() -> None:

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 import torch
 from faulty.vendor import Vendor
+from support.builders import ended
 from support.launchers import LONG, a_launcher, a_spec, printed
 from support.launching import TESTS, Bench, Seen, case, plan
 
-from appliance.cli.progress import server_sentence
+from appliance.cli.progress import outcome_words, server_sentence
 from appliance.ipc import probe_fork, processes
 from appliance.ipc.channel import Listener
 from appliance.ipc.messages import ServeRequest
@@ -369,3 +370,12 @@ def test_server_with_every_shipped_workload_of_a_framework_is_healthy(
         assert server.health(lambda: "") == Health()
     finally:
         server.close()
+
+
+def test_launch_that_ends_with_its_server_says_how_others_are_made() -> None:
+    """They take seconds longer from then on, which would be a riddle without a word of it."""
+    lost = replace(ended("gemm@cpu:0/1", "interrupted", "server_lost"), detail="it ended")
+    assert outcome_words(lost) == (
+        "interrupted (server_lost: it ended); what it was to fork is made by fresh processes"
+    )
+    assert outcome_words(ended("gemm@cpu:0/1")) == "completed"

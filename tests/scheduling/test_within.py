@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +13,11 @@ from support.builders import FUNCTIONAL, PROTOCOL, healthy_events, limited, verd
 from support.observed import an_observed_case
 from support.planned_suites import place, plan_inputs, planned, suite, suite_case
 
+from appliance.cli.progress import default_sentence
 from appliance.errors import UsageError
 from appliance.planning.coverage import gaps
 from appliance.planning.criterion_scope import planned_bounds
+from appliance.planning.plan import make_plan
 from appliance.records.criteria import Criterion
 from appliance.records.json import from_json, to_json
 from appliance.records.plan import Plan
@@ -21,8 +25,13 @@ from appliance.records.qualified import ObservedCase
 from appliance.records.workload import Work
 from appliance.scheduling import forecast, references, step_rates
 from appliance.scheduling.rows import grouped
-from appliance.scheduling.within import plan_within
+from appliance.scheduling.within import plan_whole, plan_within
 from appliance.scheduling.words import table
+from appliance.storage import qualified_file, suite_file
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+
+import write_suite_times
 
 LONG = suite(
     replace(suite_case("gemm"), expected_seconds=30.0, reference_seconds=60.0),
@@ -179,6 +188,26 @@ def test_row_with_an_assumed_step_is_assured_its_fewest_launches() -> None:
     assert counts["gemm"] == (5, 1)
     assert counts["bert"] == (5, None)
     assert any("up to 5 launches where time is left" in line for line in table(plan))
+
+
+def test_whole_suite_is_planned_with_what_is_known_of_its_full_sizes() -> None:
+    suite, observed = suite_file.load_suite("acceptance")[0], qualified_file.load_observed()
+    inputs = write_suite_times.inputs_of(suite, write_suite_times.device_of(H100))
+    plan = plan_whole(inputs, observed)
+    shown = write_suite_times.time_of(suite, H100, observed)
+    assert shown is not None
+    assert plan.expected_seconds == pytest.approx(60 * shown.minutes, abs=1.0)
+    assert plan.expected_seconds < 0.5 * make_plan(inputs).expected_seconds
+    assert f"planned time about {shown.minutes / 60:.1f} h" in default_sentence(plan)
+
+
+def test_others_are_named_where_there_are_some() -> None:
+    all_known = [observed(name, 1.0) for name in ("gemm", "bert", "llama")]
+    assert table(within(10, all_known))[0].endswith("the times of 3 are recorded")
+
+
+def test_small_rows_of_a_whole_suite_keep_their_allowances() -> None:
+    assert plan_whole(plan_inputs(LONG), (observed("gemm", 1.0),)) == planned(LONG)
 
 
 def test_step_that_was_timed_counts_more_than_an_assumed_one() -> None:
