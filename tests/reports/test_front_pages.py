@@ -18,7 +18,7 @@ from support.large_nodes import SLOW, large
 from support.report_samples import JUDGED, sample
 
 from appliance.evidence.journal_index import JournalIndex
-from appliance.records.journal import LaunchEnded, Line, RunResumed
+from appliance.records.journal import Event, LaunchEnded, Line, RunResumed
 from appliance.records.json import sha256
 from appliance.records.verdict import Ratio
 from appliance.storage.bundle import Bundle
@@ -385,7 +385,7 @@ def test_launches_that_a_run_ended_itself_are_those_that_its_interruption_cut() 
     )
     resumed = RunResumed(interruption=1, interrupted=(), dropped="", pid=2)
     again = RunResumed(interruption=2, interrupted=(left,), dropped="", pid=3)
-    events = [ended, resumed, again, replace(ended, launch=left)]
+    events: list[Event] = [ended, resumed, again, replace(ended, launch=left)]
     for seq, event in enumerate(events):
         index.take(
             Line(seq=seq, utc="2026-11-21T12:00:00Z", monotonic_ns=seq, prev="", event=event)
