@@ -99,7 +99,7 @@ def _section(evidence: CaseEvidence, index: JournalIndex) -> BurnInSection:
     for event in _shown_segments(covered):
         note = f"segment {event.launch.rpartition('/')[2]}" if len(covered) > 1 else ""
         rows += [
-            Row(label=label, value=_sized(value), note=note)
+            Row(label=label, value=sized(value), note=note)
             for label, value in clauses(event.check)
             if event.check.error or label not in TABLED
         ]
@@ -162,7 +162,7 @@ def clauses(check: Check) -> list[tuple[str, str]]:
     return [(words.label(head), value) for head, colon, value in pairs if colon]
 
 
-def _sized(text: str) -> str:
+def sized(text: str) -> str:
     """A clause of the journal with its long numbers of bytes as people write sizes."""
     return BYTES.sub(lambda match: words.size(_number(match[1])), text)
 
@@ -412,7 +412,7 @@ def _stress(stress: Sequence[KindTotal]) -> Grid | None:
     rows = [
         (
             f"{one.kind}: {kinds.KINDS[one.kind]}",
-            _sized(one.asked),
+            sized(one.asked),
             f"{words.size(one.bytes_a_second)} a second, {100 * one.share:.0f} % of the time",
             words.size(one.total.proven)
             + (f", {one.total.products:,} products" if one.total.products else ""),

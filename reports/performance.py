@@ -322,7 +322,7 @@ def _limit_words(members: Sequence[Speed]) -> str:
     if not met:
         return f"not decided{marks}" if marks else "none"
     tightest = min(met, key=lambda one: one.limit or math.inf)
-    return f"{tightest.limit_words}: {tightest.limit:.3f}{marks}"
+    return f"{tightest.limit_words}: {_ratio(tightest.limit)}{marks}"
 
 
 def _ratio_words(pairs_of: Sequence[tuple[float | None, Speed]], *, as_share: bool = False) -> str:
@@ -331,11 +331,18 @@ def _ratio_words(pairs_of: Sequence[tuple[float | None, Speed]], *, as_share: bo
         return NOTHING
 
     def write(value: float) -> str:
-        return percent(value) if as_share else f"{value:.3f}"
+        return percent(value) if as_share else _ratio(value)
 
     if len(known) == 1:
         return write(known[0])
     return f"{write(statistics.median(known))} ({write(known[0])})"
+
+
+def _ratio(value: float | None) -> str:
+    """A ratio to thousandths, one from ten up to three digits."""
+    if value is None:
+        return NOTHING
+    return words.small(value) if value >= 10 else f"{value:.3f}"  # noqa: PLR2004 - beyond it thousandths say nothing
 
 
 def _bar(name: str, members: Sequence[Speed]) -> plots.RatioBar | None:
@@ -354,7 +361,7 @@ def _bar(name: str, members: Sequence[Speed]) -> plots.RatioBar | None:
     return plots.RatioBar(
         label=name if len(members) > 1 else members[0].case.id,
         value=middle,
-        figure=percent(middle) if is_by_share else f"{middle:.3f}",
+        figure=percent(middle) if is_by_share else _ratio(middle),
         low=low,
         high=high,
         limit=max(limits, default=None),

@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -92,6 +93,7 @@ def _no_library(name: str) -> str | None:  # noqa: ARG001 - the form of find_lib
     return None
 
 
+@cache
 def environment() -> Environment:
     """What fills templates: every text escaped, and no name that is not there."""
     return Environment(

@@ -102,7 +102,7 @@ def limit_of(
     if amount is None or not (0.0 < amount < math.inf):
         return Unlimited(
             reason="coverage",
-            explanation=f"{metric_words(criterion.metric)} is not counted for this workload",
+            explanation=f"the {metric_words(criterion.metric)} is not counted for this workload",
         )
     value, source = _absolute(criterion), "absolute"
     if criterion.fraction_of_peak is not None:
@@ -110,8 +110,9 @@ def limit_of(
         if peak is None:
             return Unlimited(
                 reason="peak_missing",
-                explanation=f"no vendor's figure is known for {metric_words(criterion.metric)} of "
-                f"this device in {case.work.precision or 'this mix of formats'}",
+                explanation="no vendor's figure is known for the "
+                f"{metric_words(criterion.metric)} of this device in "
+                f"{case.work.precision or 'this mix of formats'}",
             )
         value = criterion.fraction_of_peak * peak
         source = f"{100 * criterion.fraction_of_peak:.3g} % of the peak"

@@ -110,10 +110,11 @@ class LocationTest:
         return RulingDraft(ruling="pass") if is_pass else self._open()
 
     def _failed(self) -> RulingDraft:
+        source = "" if self.limit.source == "absolute" else f" ({self.limit.source})"
         return RulingDraft(
             ruling="fail",
             reason="over_limit",
-            explanation=f"{self.criterion.title}: slower than the limit ({self.limit.source}), "
+            explanation=f"{self.criterion.title}: slower than the limit{source}, "
             f"after {len(self.values)} launches",
             action=SLOWED,
         )

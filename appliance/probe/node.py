@@ -13,10 +13,8 @@ import platform
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from appliance import extras
 from appliance.errors import UsageError
 from appliance.linux.sysfs import Tree
 from appliance.probe import components, conditions, host
@@ -26,6 +24,7 @@ from appliance.storage.toml_file import did_you_mean
 from appliance.vendors.base import Vendor
 from appliance.vendors.registry import VENDORS
 from appliance.vendors.visibility import NOT_VISIBLE
+from appliance.version import VERSION
 
 WINDOW_SECONDS = 0.3
 """How long other processes are watched."""
@@ -126,14 +125,9 @@ def _identity(
 
 
 def _own_software() -> Facts:
-    try:
-        bench = Fact(value=version(extras.DISTRIBUTION), source="package metadata")
-    except PackageNotFoundError:
-        hint = "it runs from its source folder: install it to have its version"
-        bench = Fact(value=None, source="package metadata", hint=hint)
     library, number = platform.libc_ver()
     return {
-        "bench": bench,
+        "bench": Fact(value=VERSION, source="appliance"),
         "python": Fact(value=platform.python_version(), source="interpreter"),
         "c_library": Fact(
             value=f"{library} {number}".strip() or None,

@@ -90,12 +90,12 @@ def _sentences(text: str) -> list[str]:
 def _most(reservations: Sequence[str]) -> tuple[str, ...]:
     """As many as page 1 has room for, each cut to a length; verdict.json has them whole."""
     rest = len(reservations) - MOST_RESERVATIONS
-    shown = [_cut_short(one) for one in reservations[:MOST_RESERVATIONS]]
+    shown = [cut_short(one) for one in reservations[:MOST_RESERVATIONS]]
     more = (f"And {rest} more in the scope of verdict.json.",) if rest > 0 else ()
     return (*shown, *more)
 
 
-def _cut_short(sentence: str) -> str:
+def cut_short(sentence: str) -> str:
     """A sentence that fits page 1, cut behind the last whole item of its list."""
     if len(sentence) <= MOST_WORDS:
         return sentence

@@ -156,7 +156,7 @@ def test_a_time_beyond_its_limit_fails_unless_others_used_the_device(
     if word == "inconclusive":
         assert actual.reason == "environment"
         assert actual.explanation == (
-            "Step time: slower than the limit (absolute), after 5 launches, but another process "
+            "Step time: slower than the limit, after 5 launches, but another process "
             "used cuda:0: 0.8 GiB, 100 %, 697 W in 18 of 18 readings before the work of a launch "
             "began"
         )

@@ -254,3 +254,11 @@ def test_a_segment_that_was_cut_costs_its_time_and_no_bound(recorded: Bundle) ->
     values = {row.label: row.value for row in made.rows}
     assert values["Products proven"].endswith(f"in {HOURS - 1} segments")
     assert made.shown.startswith(f"No mismatch in {HOURS - 1} h under test")
+
+
+def test_long_numbers_of_bytes_in_a_clause_are_written_as_sizes() -> None:
+    said = burn_in.sized(
+        "1 thread, 33,554,432 bytes a second at most, over 268,435,456 bytes on ext4"
+    )
+    assert said == "1 thread, 32 MiB a second at most, over 256 MiB on ext4"
+    assert burn_in.sized("blocks of 64 bytes") == "blocks of 64 bytes"

@@ -18,7 +18,7 @@ from support.large_nodes import SLOW, large
 from support.report_samples import JUDGED, sample
 
 from appliance.evidence.journal_index import JournalIndex
-from appliance.records.journal import LaunchEnded, Line, RunResumed
+from appliance.records.journal import Event, LaunchEnded, Line, RunResumed
 from appliance.records.json import sha256
 from appliance.records.verdict import Ratio
 from appliance.storage.bundle import Bundle
@@ -385,7 +385,7 @@ def test_launches_that_a_run_ended_itself_are_those_that_its_interruption_cut() 
     )
     resumed = RunResumed(interruption=1, interrupted=(), dropped="", pid=2)
     again = RunResumed(interruption=2, interrupted=(left,), dropped="", pid=3)
-    events = [ended, resumed, again, replace(ended, launch=left)]
+    events: list[Event] = [ended, resumed, again, replace(ended, launch=left)]
     for seq, event in enumerate(events):
         index.take(
             Line(seq=seq, utc="2026-11-21T12:00:00Z", monotonic_ns=seq, prev="", event=event)
@@ -393,3 +393,24 @@ def test_launches_that_a_run_ended_itself_are_those_that_its_interruption_cut() 
     said = certificate.interruptions(index)
     assert f"UTC, cut {cut}. Interruption 2" in said
     assert f"UTC, cut {left}. A timed" in said
+
+
+def test_a_reservation_that_is_too_long_ends_with_a_whole_item() -> None:
+    listed = f"Not run: {', '.join(f'row-{number}' for number in range(100))}."
+    short = certificate.cut_short(listed)
+    assert len(short) < len(listed)
+    assert re.search(r"row-\d+ … \(verdict\.json\)$", short)
+    assert certificate.cut_short("As it is.") == "As it is."
+
+
+def test_what_is_folded_on_a_screen_stands_open_where_a_browser_prints() -> None:
+    made = view(sample())
+    rule = "details::details-content { content-visibility: visible;"
+    assert rule in render.html(made, {}).decode()
+
+
+def test_a_device_without_a_reading_under_load_is_not_said_never_to_be_slowed_down() -> None:
+    together = node().health.together
+    assert together is not None
+    slowed = together.columns.index("Slowed down")
+    assert {row[slowed] for row in together.rows} == {"not observed"}

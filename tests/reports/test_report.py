@@ -33,7 +33,7 @@ from appliance.errors import EvidenceError
 from appliance.evidence.journal_index import index_of
 from appliance.records.criteria import Criteria, Criterion, CriterionKind
 from appliance.records.journal import Block, Calibrated, Counted, InterimAnalysis, Line
-from appliance.records.json import sha256
+from appliance.records.json import Scalar, sha256
 from appliance.records.plan import Plan
 from appliance.records.signer import Signer
 from appliance.records.system import Fact
@@ -1240,3 +1240,37 @@ def test_a_fact_is_named_in_words_with_its_unit(
     (row,) = machine.rows({name: Fact(value=value, source="x")})
     assert row.label == label
     assert row.value.startswith(written)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "written"),
+    [
+        ("array_bytes", 67108864, "64 MiB"),
+        ("learning_rate", 0.01, "0.01"),
+        ("clip", 0.3, "0.3"),
+        ("side", 1024, "1024"),
+        ("tf32", True, "yes"),
+    ],
+)
+def test_a_parameter_is_written_as_exactly_as_it_is(name: str, value: Scalar, written: str) -> None:
+    assert words.parameter(name, value) == written
+
+
+def test_long_steps_are_drawn_in_seconds() -> None:
+    strip = plots.Strip(label="1 fresh", samples=(2_000.0, 15_000.0, 16_000.0))
+    drawn = plots.launches("slow", [strip], None)
+    assert "step time, s<" in drawn
+    assert ">10<" in drawn
+    assert "10000" not in drawn
+
+
+def test_a_count_without_a_unit_has_no_decimals() -> None:
+    assert words.measured("ecc_corrected", 7.0, "") == "7"
+    assert words.measured("steps_to_target", 130.0, "steps") == "130 steps"
+    assert words.in_unit_of("steps_to_target", 130.0, 135.0, "steps") == "135"
+
+
+def test_cases_that_are_too_many_to_name_are_counted() -> None:
+    names = [f"row{number}@cpu:0" for number in range(2_046)]
+    assert words.cases(names, 0) == "2,046 cases"
+    assert words.rows(names[:10]).startswith("row0, row1")
