@@ -115,4 +115,14 @@ class TrustOptions:
     ] = False
 
     def certificates(self) -> list[bytes]:
-        return [input_file.read(path) for path in self.trust or []]
+        """The files' contents; UsageError names one that is no certificate."""
+        return [_certificate(path) for path in self.trust or []]
+
+
+def _certificate(path: Path) -> bytes:
+    data = input_file.read(path, what="certificate")
+    if b"-----BEGIN CERTIFICATE-----" not in data:
+        from appliance.signing import keys
+
+        raise UsageError(f"{path} {keys.no_certificate(data)}")
+    return data

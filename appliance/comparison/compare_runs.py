@@ -250,7 +250,7 @@ def compare(sides: Sequence[Side], *, margin: float, bench_version: str) -> Comp
     no case is common, or if the margin is none.
     """
     if not 0 < margin < 1:
-        raise UsageError(f"--margin {margin:g} is no margin: give a part, like 0.03")
+        raise UsageError(f"--margin {margin:g} is no margin: give a part of 1, like 0.03 for 3 %")
     check_sides(sides)
     matched = _matched(sides[0], sides[1:])
     if not any(matched.pairs.values()):
