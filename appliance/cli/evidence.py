@@ -207,11 +207,11 @@ def compare(
 
     if len(paths) == 1:
         raise UsageError(f"{paths[0]} alone has nothing to be compared with: name two runs or more")
+    for number, path in enumerate(paths):
+        refuse_runs(path, "compare", *paths[:number], after=paths[number + 1 :])
     for path in paths:
         if not path.exists():
             raise UsageError(f"there is nothing at {path}: name out/<run id> or a report.pdf")
-    for number, path in enumerate(paths):
-        refuse_runs(path, "compare", *paths[:number], after=paths[number + 1 :])
     with working(f"comparing {len(paths)} runs"):
         from appliance.verbs import compare
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from appliance.cli.output import bench
 from appliance.errors import UsageError
 
+RUNS = Path("out")
+"""Where runs lie, unless --out says another."""
 SHOWN_ALONE = {"report.pdf", "report.html", "statement.dsse.json"}
 """Files of a run that can be verified without its folder."""
 
@@ -24,12 +26,23 @@ def refuse_runs(path: Path, verb: str, *before: str | Path, after: Sequence[Path
     names = names_in(path)
     if bundle.PLAN in names:
         return
+    _refuse_number(path, verb, *before, after=after)
     runs = [path / name for name in sorted(names) if (path / name / bundle.PLAN).is_file()]
     if runs:
         words = map(str, (*before, runs[-1], *after))
         raise UsageError(
             f"{path} holds runs and is none itself: `{bench(verb, *words)}` is of the newest"
         )
+
+
+def _refuse_number(path: Path, verb: str, *before: str | Path, after: Sequence[Path]) -> None:
+    """UsageError for the number of a run of this folder; it names the run's own."""
+    from appliance.storage import bundle
+
+    meant = RUNS / path
+    if not path.exists() and (meant / bundle.PLAN).is_file():
+        words = map(str, (*before, meant, *after))
+        raise UsageError(f"there is nothing at {path}: `{bench(verb, *words)}` is of that run")
 
 
 def names_in(path: Path) -> set[str]:
