@@ -112,7 +112,7 @@ def sentences(compared: Compared) -> tuple[str, ...]:
 
 
 def _of_cases(several: Iterable[tuple[str, str, str]]) -> list[str]:
-    """One sentence for the cases of which the same is what, of run, case and what is what."""
+    """One sentence for the cases of which the same is said, of run, case and what is said."""
     alike: dict[tuple[str, str], list[str]] = {}
     for label, case, what in several:
         alike.setdefault((label, what), []).append(case)
