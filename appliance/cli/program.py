@@ -13,6 +13,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,13 @@ NUMBERS = {
     "valid boolean": "true or false",
 }
 """What an option takes, by what the parser says of a value that it refuses."""
+INSTALL = "--install-completion"
+INSTALLED = (
+    *(".bash_completions/bench.sh", ".zfunc/_bench", ".config/fish/completions/bench.fish"),
+)
+"""Files below the home folder that the option parser writes, one a shell."""
+COMPLETES = b"_BENCH_COMPLETE"
+"""What each of them has."""
 RANGE = re.compile(r"(?:(?P<least>[0-9.]+)<=)?x(?:<=(?P<most>[0-9.]+)|>=(?P<at_least>[0-9.]+))")
 """How the parser writes which numbers an option takes."""
 WHOLE = "\u2011"
@@ -65,8 +73,6 @@ NAME_WIDTH = 30
 """Columns of names at most."""
 EXAMPLE_WIDTH = 38
 """Columns of a short example, beside which its meaning stands."""
-MOST_SUMMARY = 1000
-"""Letters of a verb's summary: all of them."""
 
 
 def in_words(text: str) -> str:
@@ -106,6 +112,11 @@ class Help:
         formatter.width = min(formatter.width, shutil.get_terminal_size().columns - 1)
         self.format_help(ctx, formatter)  # type: ignore[attr-defined] - beside a command
         return str(formatter.getvalue()).rstrip("\n").replace(WHOLE, "-")
+
+    def get_short_help_str(self, _limit: int = 0) -> str:
+        """The first paragraph of what the verb does, whole: for lists and completion."""
+        text = inspect.cleandoc(self.help or "")  # type: ignore[attr-defined] - beside a command
+        return " ".join(text.partition("\n\n")[0].split())
 
     def format_help_text(self, _ctx: Any, formatter: Any) -> None:
         """What the verb does."""
@@ -232,7 +243,7 @@ class Verbs(Help, TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Every verb with the whole of its summary."""
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        rows = [(name, one.get_short_help_str(MOST_SUMMARY)) for name, one in commands if one]
+        rows = [(name, one.get_short_help_str()) for name, one in commands if one]
         _section(formatter, "Commands", rows)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
@@ -259,6 +270,20 @@ def help_text(root: Any, words: Sequence[str]) -> str | None:
             return None
         context = typer.Context(command, info_name=verb, parent=context, help_option_names=names)
     return str(command.get_help(context))
+
+
+def check_completion(words: Sequence[str]) -> None:
+    """UsageError where completion would be written over a file that bench did not write."""
+    if INSTALL not in words:
+        return
+    for name in INSTALLED:
+        path = Path.home() / name
+        with suppress(OSError):
+            if path.exists() and COMPLETES not in path.read_bytes():
+                raise UsageError(
+                    f"{path} is of something else than bench: move it away, or copy what "
+                    f"`{NAME} --show-completion` prints"
+                )
 
 
 def version(*, wanted: bool) -> None:
