@@ -119,11 +119,12 @@ def verify(
         from appliance.verification import verify
         from appliance.verification.terms import Expectations, Terms
 
+        certificates = trusted.certificates()
         _refuse_unfinished(path)
         if expect_criteria is not None:
             _check_digest(expect_criteria)
         terms = Terms(
-            trusted=trusted.certificates(),
+            trusted=certificates,
             allow_development=trusted.allow_dev,
             facts=None if facts is None else input_file.read(facts, what="facts"),
             expectations=Expectations(
