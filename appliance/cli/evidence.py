@@ -15,10 +15,12 @@ from appliance.cli.options import (
     SigningOptions,
     TrustOptions,
     grouped,
+    names_in,
+    refuse_parts,
+    refuse_runs,
     role_of,
 )
 from appliance.cli.output import bench, conclude, print_json, say
-from appliance.cli.run_folders import names_in, refuse_parts, refuse_runs
 from appliance.errors import EvidenceError, UsageError
 from appliance.storage import input_file, limits
 

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from appliance.cli.options import JsonOption, SigningOptions, grouped
+from appliance.cli.options import JsonOption, SigningOptions, grouped, refuse_runs
 from appliance.cli.output import answer, command, print_json, say, say_lines
-from appliance.cli.run_folders import refuse_runs
 from appliance.errors import ReceiptAwaited, UsageError
 from appliance.verbs.run_options import PlanOptions, RunOptions, SuiteArgument
 from appliance.version import VERSION

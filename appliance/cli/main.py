@@ -19,7 +19,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from appliance.cli import baselines, challenges, data, evidence, flow, host, keys, listing, program
+from appliance.cli import baselines, challenges, evidence, flow, host, keys, listing, program
 from appliance.cli.fleet import collecting, jobs, planning, standing
 from appliance.cli.output import NAME, answer, print_json, say
 from appliance.errors import ApplianceError, BenchError, OutputError, RunInterrupted, UsageError
@@ -54,7 +54,7 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, Verb]]] = {
     ),
     "data": (
         "Fetch, verify and list data sets.",
-        {"list": data.available, "fetch": data.fetch, "verify": data.verify},
+        {"list": listing.available, "fetch": listing.fetch, "verify": listing.verify},
     ),
     "list": (
         "List suites, workloads or criteria.",

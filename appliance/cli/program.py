@@ -63,7 +63,7 @@ INSTALLED = (
     *(".bash_completions/bench.sh", ".zfunc/_bench", ".config/fish/completions/bench.fish"),
 )
 """Files below the home folder that the option parser writes, one a shell."""
-COMPLETES = b"_BENCH_COMPLETE"
+COMPLETES = b"=complete_"
 """What each of them has."""
 RANGE = re.compile(r"(?:(?P<least>[0-9.]+)<=)?x(?:<=(?P<most>[0-9.]+)|>=(?P<at_least>[0-9.]+))")
 """How the parser writes which numbers an option takes."""
@@ -106,23 +106,25 @@ def _usage(parameter: Any) -> str:
 class Help:
     """How help is written: as wide as the terminal, and without a word that is cut."""
 
-    def get_help(self, ctx: Any) -> str:
+    help: str | None
+
+    def get_help(self: Any, ctx: Any) -> str:
         """The help of a verb, or of several."""
         formatter = ctx.make_formatter()
         formatter.width = min(formatter.width, shutil.get_terminal_size().columns - 1)
-        self.format_help(ctx, formatter)  # type: ignore[attr-defined] - beside a command
+        self.format_help(ctx, formatter)
         return str(formatter.getvalue()).rstrip("\n").replace(WHOLE, "-")
 
     def get_short_help_str(self, _limit: int = 0) -> str:
         """The first paragraph of what the verb does, whole: for lists and completion."""
-        text = inspect.cleandoc(self.help or "")  # type: ignore[attr-defined] - beside a command
+        text = inspect.cleandoc(self.help or "")
         return " ".join(text.partition("\n\n")[0].split())
 
     def format_help_text(self, _ctx: Any, formatter: Any) -> None:
         """What the verb does."""
         formatter.write_paragraph()
         with formatter.indentation():
-            text = inspect.cleandoc(self.help or "")  # type: ignore[attr-defined] - the same
+            text = inspect.cleandoc(self.help or "")
             formatter.write_text(_whole(text))
 
 
@@ -166,9 +168,9 @@ class Verb(Help, TyperCommand):
                 )
             if word == "--":
                 return
-            if one is None or one.is_flag:
+            if one is None or getattr(one, "is_flag", False):
                 continue
-            if one.name in seen and not one.multiple:
+            if one.name in seen and not getattr(one, "multiple", False):
                 raise UsageError(f"{self.name}: {name} is given twice: leave one of the two out")
             seen.add(str(one.name))
             if not equals:

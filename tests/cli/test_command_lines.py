@@ -281,7 +281,7 @@ def test_completion_cuts_no_summary(line: str, expected: str) -> None:
         [sys.executable, "-m", "appliance"],
         env=os.environ
         | {
-            "_BENCH_COMPLETE": "complete_fish",
+            f"_{output.NAME.upper()}_COMPLETE": "complete_fish",
             "_TYPER_COMPLETE_ARGS": line,
             "_TYPER_COMPLETE_FISH_ACTION": "get-args",
         },
