@@ -275,8 +275,9 @@ def opened(folder: Path, *, follow: bool = True) -> Iterator[Folder]:
     try:
         one = Folder.at(folder, follow=follow)
     except (FileNotFoundError, NotADirectoryError):
-        what = "is a file, and no folder" if folder.is_file() else "is not there"
-        raise UsageError(f"{folder} {what}: name a run's folder, out/<run id>") from None
+        is_file = folder.is_file()
+        what = f"{folder} is a file, and no folder" if is_file else f"there is no folder {folder}"
+        raise UsageError(f"{what}: name a run's, out/<run id>") from None
     except OSError as error:
         raise UsageError(f"{folder} cannot be read: {error.strerror}") from None
     with one:

@@ -172,7 +172,7 @@ def _sentence(kind: type[object], fault: Any) -> str:
     if last == "within_of_baseline":
         wanted = 'a number like 0.03, or "class"'
     if wanted is None:
-        what = "it is no such file" if last == WHOLE else f"{_key(parents, last)} is wrong"
+        what = "this is no such file" if last == WHOLE else f"{_key(parents, last)} is wrong"
         return f"{what}: {fault['msg'].lower()}"
     return f"{_key(parents, last)} must be {wanted}"
 
