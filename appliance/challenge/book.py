@@ -110,4 +110,6 @@ def write(path: Path, data: bytes) -> None:
     try:
         plain_files.replace(path, data)
     except OSError as error:
-        raise OutputError(f"{path} cannot be written ({error.strerror})") from None
+        raise OutputError(
+            f"{path} cannot be written ({error.strerror}): make room, or name another with --out"
+        ) from None

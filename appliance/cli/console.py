@@ -5,6 +5,7 @@ Colours follow NO_COLOR.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -54,6 +55,8 @@ def console(*, is_error: bool = True) -> Console:
     out = Plain(is_error=is_error)
     if not out.is_terminal:
         out.width = LOG_WIDTH
+    elif out.is_dumb_terminal:  # of which rich asks no size
+        out.width = shutil.get_terminal_size().columns
     return out
 
 
@@ -65,6 +68,10 @@ def working(sentence: str) -> Iterator[None]:
         yield
         return
     text = one_line(sentence)
+    if out.is_dumb_terminal:  # where nothing moves
+        out.print(text)
+        yield
+        return
     # Shown as it begins: the status of rich waits for a thread, which imports keep from running.
     with Live(Spinner("line", text=text), console=out, transient=True):
         yield

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +15,9 @@ from appliance.cli.options import (
     SigningOptions,
     TrustOptions,
     grouped,
+    names_in,
+    refuse_parts,
+    refuse_runs,
     role_of,
 )
 from appliance.cli.output import bench, conclude, print_json, say
@@ -33,7 +35,7 @@ def report(
     """Render the pages of a judged run for the one who will sign it."""
     from appliance.cli.console import working
 
-    _refuse_runs(folder, "report")
+    refuse_runs(folder, "report")
     with working(f"rendering the pages of {folder}"):
         from appliance.signing import keys
         from appliance.verbs import publish
@@ -57,7 +59,7 @@ def sign(*, folder: FolderArgument, signing: SigningOptions, as_json: JsonOption
     """Sign the evidence and the pages of a judged run."""
     from appliance.cli.console import working
 
-    _refuse_runs(folder, "sign")
+    refuse_runs(folder, "sign")
     with working(f"signing {folder}"):
         from appliance.verbs import publish
 
@@ -119,9 +121,12 @@ def verify(
         from appliance.verification import verify
         from appliance.verification.terms import Expectations, Terms
 
+        certificates = trusted.certificates()
         _refuse_unfinished(path)
+        if expect_criteria is not None:
+            _check_digest(expect_criteria)
         terms = Terms(
-            trusted=trusted.certificates(),
+            trusted=certificates,
             allow_development=trusted.allow_dev,
             facts=None if facts is None else input_file.read(facts, what="facts"),
             expectations=Expectations(
@@ -148,8 +153,9 @@ def _refuse_unfinished(path: Path) -> None:
     """
     from appliance.storage import bundle
 
-    _refuse_runs(path, "verify")
-    names = _names(path)
+    refuse_runs(path, "verify")
+    refuse_parts(path, "verify")
+    names = names_in(path)
     later = names & {*bundle.FINISHED_FILES} - {*bundle.RUN_FILES}
     if bundle.PLAN not in names:
         return
@@ -164,26 +170,13 @@ def _refuse_unfinished(path: Path) -> None:
         )
 
 
-def _refuse_runs(path: Path, verb: str, *before: Path, after: Sequence[Path] = ()) -> None:
-    """UsageError for a folder of runs where one run is asked for; it names that of the newest."""
-    from appliance.storage import bundle
-
-    names = _names(path)
-    if bundle.PLAN in names:
-        return
-    runs = [path / name for name in sorted(names) if (path / name / bundle.PLAN).is_file()]
-    if runs:
-        words = map(str, (*before, runs[-1], *after))
+def _check_digest(text: str) -> None:
+    """UsageError for what is no sha256, as a name of criteria."""
+    if not re.fullmatch("[0-9a-f]{64}", text):
         raise UsageError(
-            f"{path} holds runs and is none itself: `{bench(verb, *words)}` is of the newest"
+            f'--expect-criteria is "{text}": give the 64 hexadecimal digits that `sha256sum FILE` '
+            "prints of your criteria"
         )
-
-
-def _names(path: Path) -> set[str]:
-    """What lies in a folder; nothing of what cannot be read, which is for the checks to refuse."""
-    with suppress(OSError):
-        return {one.name for one in path.iterdir()}
-    return set()
 
 
 def _ledger(challenge: Path | None, named: Path | None) -> bytes | None:
@@ -215,8 +208,13 @@ def compare(
     from appliance.cli.console import working
     from appliance.records.json import to_data
 
+    if len(paths) == 1:
+        raise UsageError(f"{paths[0]} alone has nothing to be compared with: name two runs or more")
     for number, path in enumerate(paths):
-        _refuse_runs(path, "compare", *paths[:number], after=paths[number + 1 :])
+        refuse_runs(path, "compare", *paths[:number], after=paths[number + 1 :])
+    for path in paths:
+        if not path.exists():
+            raise UsageError(f"there is nothing at {path}: name out/<run id> or a report.pdf")
     with working(f"comparing {len(paths)} runs"):
         from appliance.verbs import compare
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from appliance.cli.options import JsonOption, SigningOptions, grouped
+from appliance.cli.options import JsonOption, SigningOptions, grouped, refuse_runs
 from appliance.cli.output import answer, command, print_json, say, say_lines
 from appliance.errors import ReceiptAwaited, UsageError
 from appliance.verbs.run_options import PlanOptions, RunOptions, SuiteArgument
@@ -36,7 +36,7 @@ def accept(
 ) -> None:
     """Probe, run a suite, judge it, and leave a signed report."""
     options = options.of_suite(suite_name)
-    _say_begin(options, as_json=as_json)
+    _say_begin("accept", options, as_json=as_json)
     from appliance.verbs import publish
 
     key, role = signing.signer()
@@ -65,7 +65,7 @@ def run(
     options = options.of_suite(suite_name)
     if source is not None or case is not None or launch is not None:
         _rerun(options, source, case, launch, as_json=as_json)
-    _say_begin(options, as_json=as_json)
+    _say_begin("run", options, as_json=as_json)
     _wait_until_idle(options, as_json=as_json)
     finished = _finished(options, as_json=as_json)
     _conclude(finished, is_signed=False, quiet=options.quiet, as_json=as_json)
@@ -126,8 +126,10 @@ def _order_code(prepared: Prepared) -> int:
     return 0 if is_met else EXIT_CODES["REJECTED"]
 
 
-def _say_begin(options: RunOptions, *, as_json: bool) -> None:
-    """The first word, before the imports that take a second."""
+def _say_begin(verb: str, options: RunOptions, *, as_json: bool) -> None:
+    """The first word, before the imports that take a second; UsageError for a folder of runs."""
+    if options.resume is not None:
+        refuse_runs(options.resume, verb, "--resume")
     if not (options.quiet or as_json or options.resume):
         say(f"bench {VERSION}: probing this node and planning the run")
 

@@ -27,7 +27,7 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ),
     ),
     "start": (
-        ("bench start --vendor nvidia", "the image bench-cuda on all devices"),
+        ("bench start", "the image for the devices that are here"),
         ("bench start smoke --image bench-cpu --dry-run", "the line that would be run"),
     ),
     "probe": (

@@ -1,4 +1,4 @@
-"""The verbs `list suites`, `list criteria`, `list workloads`, and how a list is printed."""
+"""The verbs `list` and `data`: what is shipped, what can be fetched, and how a list is printed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from appliance.cli.options import JsonOption
 from appliance.cli.output import answer, print_json, say
@@ -61,6 +65,43 @@ def workloads(*, as_json: JsonOption = False) -> None:
         print_json([to_data(one) for one in listed])
     else:
         print_workloads(listed)
+
+
+# ------------------------------------------------------------------ data
+
+
+def available(*, as_json: JsonOption = False) -> None:
+    """Data sets with their size and licence."""
+    from appliance.verbs import datasets
+
+    print_rows(datasets.rows(), as_json=as_json)
+
+
+def fetch(
+    *,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="Data sets; all if none.")
+    ] = None,
+    to: Annotated[Path, typer.Option(help="Folder to put them into.")] = Path("data"),
+    mirror: Annotated[Path | None, typer.Option(help="Folder to take them from.")] = None,
+) -> None:
+    """Fetch data sets, checked against their digests."""
+    from appliance.verbs import datasets
+
+    datasets.fetch(names or [], to, mirror=mirror, progress=say)
+
+
+def verify(
+    *,
+    folder: Annotated[Path, typer.Argument(help="Folder with data sets.")],
+) -> None:
+    """Check the data sets in a folder against their digests."""
+    from appliance.verbs import datasets
+
+    datasets.verify(folder, progress=say)
+
+
+# ------------------------------------------------------------------ printing
 
 
 def print_rows(rows: Sequence[dict[str, str]], *, as_json: bool) -> None:

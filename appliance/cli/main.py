@@ -19,7 +19,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from appliance.cli import baselines, challenges, data, evidence, flow, host, keys, listing, program
+from appliance.cli import baselines, challenges, evidence, flow, host, keys, listing, program
 from appliance.cli.fleet import collecting, jobs, planning, standing
 from appliance.cli.output import NAME, answer, print_json, say
 from appliance.errors import ApplianceError, BenchError, OutputError, RunInterrupted, UsageError
@@ -54,7 +54,7 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, Verb]]] = {
     ),
     "data": (
         "Fetch, verify and list data sets.",
-        {"list": data.available, "fetch": data.fetch, "verify": data.verify},
+        {"list": listing.available, "fetch": listing.fetch, "verify": listing.verify},
     ),
     "list": (
         "List suites, workloads or criteria.",
@@ -140,6 +140,7 @@ def main() -> NoReturn:
 
 def _called() -> object:
     """What the verb returns; a command line that asks for help alone is answered at once."""
+    program.check_completion(sys.argv[1:])
     text = program.help_text(typer.main.get_command(app), sys.argv[1:])
     if text is None:
         return app(prog_name=NAME, standalone_mode=False)
@@ -167,6 +168,12 @@ def _exit_code(error: Exception) -> int:
         return _failed(program.sentence(error), int(getattr(error, "exit_code", 2)))
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         return _failed(f"{error.filename}: {error.strerror}; name another", UsageError.exit_code)
+    if isinstance(error, OSError) and program.INSTALL in sys.argv[1:]:
+        what = (
+            f"{error.filename} cannot be written ({error.strerror}): copy what "
+            f"`{NAME} --show-completion` prints to where your shell looks"
+        )
+        return _failed(what, UsageError.exit_code)
     if os.environ.get("BENCH_DEBUG"):
         traceback.print_exception(error)
     what = (

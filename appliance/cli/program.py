@@ -13,6 +13,8 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from appliance.cli import help_texts
 from appliance.cli.output import NAME, continued, in_lines, say
+from appliance.errors import UsageError
 from appliance.version import VERSION
 
 HELP_OPTIONS = ("-h", "--help")
@@ -28,6 +31,8 @@ CONTEXT = {"help_option_names": list(HELP_OPTIONS)}
 WITH_SETTINGS = {"accept", "run", "plan", "start", "doctor"}
 """Verbs whose options settings may stand for."""
 GOES_ON = {"--resume", "--from"}
+BEHIND_VERBS = {"--json", "--quiet", "--allow-dev", "--trust", "--out", "--vendor", "--suite"}
+"""Options of verbs, which some people write before them."""
 QUICKLY = {"suite", "minutes", "hours"}
 """What --quick says in their place."""
 FIXED = {"suite", "vendor", "minutes", "hours", "stress", "sessions", "pause"}
@@ -50,8 +55,16 @@ NUMBERS = {
     "greater than": "a number",
     "less than": "a number",
     "in the range": "a number",
+    "valid boolean": "true or false",
 }
 """What an option takes, by what the parser says of a value that it refuses."""
+INSTALL = "--install-completion"
+INSTALLED = (
+    *(".bash_completions/bench.sh", ".zfunc/_bench", ".config/fish/completions/bench.fish"),
+)
+"""Files below the home folder that the option parser writes, one a shell."""
+COMPLETES = b"=complete_"
+"""What each of them has."""
 RANGE = re.compile(r"(?:(?P<least>[0-9.]+)<=)?x(?:<=(?P<most>[0-9.]+)|>=(?P<at_least>[0-9.]+))")
 """How the parser writes which numbers an option takes."""
 WHOLE = "\u2011"
@@ -60,8 +73,6 @@ NAME_WIDTH = 30
 """Columns of names at most."""
 EXAMPLE_WIDTH = 38
 """Columns of a short example, beside which its meaning stands."""
-MOST_SUMMARY = 1000
-"""Letters of a verb's summary: all of them."""
 
 
 def in_words(text: str) -> str:
@@ -95,18 +106,25 @@ def _usage(parameter: Any) -> str:
 class Help:
     """How help is written: as wide as the terminal, and without a word that is cut."""
 
-    def get_help(self, ctx: Any) -> str:
+    help: str | None
+
+    def get_help(self: Any, ctx: Any) -> str:
         """The help of a verb, or of several."""
         formatter = ctx.make_formatter()
         formatter.width = min(formatter.width, shutil.get_terminal_size().columns - 1)
-        self.format_help(ctx, formatter)  # type: ignore[attr-defined] - beside a command
+        self.format_help(ctx, formatter)
         return str(formatter.getvalue()).rstrip("\n").replace(WHOLE, "-")
+
+    def get_short_help_str(self, _limit: int = 0) -> str:
+        """The first paragraph of what the verb does, whole: for lists and completion."""
+        text = inspect.cleandoc(self.help or "")
+        return " ".join(text.partition("\n\n")[0].split())
 
     def format_help_text(self, _ctx: Any, formatter: Any) -> None:
         """What the verb does."""
         formatter.write_paragraph()
         with formatter.indentation():
-            text = inspect.cleandoc(self.help or "")  # type: ignore[attr-defined] - the same
+            text = inspect.cleandoc(self.help or "")
             formatter.write_text(_whole(text))
 
 
@@ -129,9 +147,34 @@ class Verb(Help, TyperCommand):
     def make_context(
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
-        """The command line, read; UsageError for settings that are wrong."""
+        """The command line, read; UsageError for settings that are wrong, and for two values."""
+        if set(HELP_OPTIONS).isdisjoint(args):
+            self._check(args)
         extra = {**extra, "default_map": dict(self._defaults(args))}
         return super().make_context(info_name, args, parent, **extra)
+
+    def _check(self, args: Sequence[str]) -> None:
+        """UsageError for an option that is given two values, and for a word that is empty."""
+        options = {name: one for one in self.params if not is_argument(one) for name in one.opts}
+        seen: set[str] = set()
+        words = iter(args)
+        for word in words:
+            name, equals, _ = word.partition("=")
+            one = options.get(name)
+            if word == "":
+                raise UsageError(
+                    f'{self.name}: a word of the command line is empty (""): give what belongs '
+                    "there, or leave it out"
+                )
+            if word == "--":
+                return
+            if one is None or getattr(one, "is_flag", False):
+                continue
+            if one.name in seen and not getattr(one, "multiple", False):
+                raise UsageError(f"{self.name}: {name} is given twice: leave one of the two out")
+            seen.add(str(one.name))
+            if not equals:
+                next(words, None)
 
     def _defaults(self, args: list[str]) -> Iterator[tuple[str, object]]:
         if self.name not in WITH_SETTINGS or not set(HELP_OPTIONS).isdisjoint(args):
@@ -202,7 +245,7 @@ class Verbs(Help, TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Every verb with the whole of its summary."""
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        rows = [(name, one.get_short_help_str(MOST_SUMMARY)) for name, one in commands if one]
+        rows = [(name, one.get_short_help_str()) for name, one in commands if one]
         _section(formatter, "Commands", rows)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
@@ -231,6 +274,20 @@ def help_text(root: Any, words: Sequence[str]) -> str | None:
     return str(command.get_help(context))
 
 
+def check_completion(words: Sequence[str]) -> None:
+    """UsageError where completion would be written over a file that bench did not write."""
+    if INSTALL not in words:
+        return
+    for name in INSTALLED:
+        path = Path.home() / name
+        with suppress(OSError):
+            if path.exists() and COMPLETES not in path.read_bytes():
+                raise UsageError(
+                    f"{path} is of something else than bench: move it away, or copy what "
+                    f"`{NAME} --show-completion` prints"
+                )
+
+
 def version(*, wanted: bool) -> None:
     """Print the version and end, where it is asked for."""
     if wanted:
@@ -249,21 +306,34 @@ def sentence(error: Exception) -> str:
     parameter = getattr(error, "param", None)
     rest = path.partition(" ")[2]
     begin = f"{rest}: " if rest else ""
-    if option:
-        what = f"{rest or 'it'} has no option {option}{_meant(option, names)}"
+    if lone := re.fullmatch(r"Option '([^']*)' requires an argument\.", message):
+        what, rest = _lone(lone[1])
+    elif option:
+        what = f"{rest or NAME} has no option {option}{_elsewhere(option, rest, names)}"
     elif unknown := re.match(r"No such command '([^']*)'", message):
         what = f'there is no verb "{unknown[1]}"{_meant(unknown[1], names)}'
     elif parameter is not None and message.startswith("Missing"):
         what = f"{rest or 'it'} needs {_word(parameter)}{_about(parameter)}"
-    elif extra := re.fullmatch(r"Got unexpected extra arguments? \((.*)\)", message):
+    elif extra := re.fullmatch(r"Got unexpected extra argument\S* \((.*)\)", message):
         what = f"{rest} takes no {extra[1]!r} here"
-    elif lone := re.fullmatch(r"Option '([^']*)' requires an argument\.", message):
-        what = f"{begin}{lone[1]} needs a value behind it"
     elif number := _number(parameter, message):
         what = f"{begin}{number}"
     else:
         what = f"{begin}{message[:1].lower()}{message[1:]}".rstrip(".")
     return f"{what}; `{' '.join(filter(None, (NAME, rest, '-h')))}` shows what there is"
+
+
+def _lone(option: str) -> tuple[str, str]:
+    """What is wrong with an option that ends a command line, and the verb that it is of."""
+    rest = " ".join(takewhile(lambda word: not word.startswith("-"), sys.argv[1:3]))
+    return f"{option} needs a value behind it", rest.partition(" ")[0]
+
+
+def _elsewhere(option: str, verb: str, names: tuple[str, ...]) -> str:
+    """Where an unknown option may belong: behind the verb; else what may have been meant."""
+    if not verb and option in BEHIND_VERBS:
+        return f": it stands behind the verb, as in `{NAME} verify RUN {option}`"
+    return _meant(option, names)
 
 
 def _number(option: Any, message: str) -> str | None:

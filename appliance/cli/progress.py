@@ -200,7 +200,7 @@ def observer(*, quiet: bool) -> Iterator[Observer]:
     out = console()
     if quiet:
         yield Silent()
-    elif not out.is_terminal:
+    elif not out.is_terminal or out.is_dumb_terminal:
         yield Lines(out)
     else:
         with Progress(*_columns(out.width), console=out, transient=True) as progress:
@@ -271,12 +271,11 @@ def default_sentence(plan: Plan) -> str:
 
 def begin_sentence(plan: Plan, num_done: int, session: int = 0) -> str:
     done = f", {num_done} of them made before" if num_done else ""
-    longest = plan.longest_seconds > plan.expected_seconds
+    about, most = minutes(plan.expected_seconds), minutes(plan.longest_seconds)
     return (
         f"run {plan.run_id}{session_words(plan, session)}: suite {plan.suite}, "
         f"{_several(len(plan.cases), 'case')}, {_several(len(plan.launches), 'launch')}{done}; "
-        f"about {minutes(plan.expected_seconds)}"
-        + (f", at most {minutes(plan.longest_seconds)}" if longest else "")
+        f"about {about}" + (f", at most {most}" if about != most else "")
     )
 
 
@@ -360,7 +359,7 @@ def analysis_sentence(event: InterimAnalysis, stated: set[str] | None = None) ->
     word, colon, reason = event.reason.partition(": ")
     if not colon or word not in ("decided", "open"):
         word, reason = ("decided" if event.is_decided else "reported"), event.reason
-    head = f"{event.case}: {word} after {event.launches} launches"
+    head = f"{event.case}: {word} after {_several(event.launches, 'launch')}"
     if stated is None:
         return f"{head}: {reason}"
     is_new = reason not in stated

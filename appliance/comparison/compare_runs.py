@@ -243,14 +243,19 @@ class _Matched:
     refused: tuple[RefusedCase, ...]
 
 
+def check_margin(margin: float) -> None:
+    """UsageError for a margin that is none."""
+    if not 0 < margin < 1:
+        raise UsageError(f"--margin {margin:g} is no margin: give a part of 1, like 0.03 for 3 %")
+
+
 def compare(sides: Sequence[Side], *, margin: float, bench_version: str) -> Comparison:
     """Compare every side with the first. `margin` is relative: 0.03 for three percent.
 
     Raises UsageError if there are fewer than two, if one injects faults or repeats a dispute, if
     no case is common, or if the margin is none.
     """
-    if not 0 < margin < 1:
-        raise UsageError(f"--margin {margin:g} is no margin: give a part, like 0.03")
+    check_margin(margin)
     check_sides(sides)
     matched = _matched(sides[0], sides[1:])
     if not any(matched.pairs.values()):
@@ -589,6 +594,13 @@ def _word(comparison: Comparison) -> Word:
     return "open" if has_gap or not words or "open" in words else "within"
 
 
+def said(word: Word, ratio: float) -> str:
+    """What a person is told of a difference: no change, slower, faster or undecided."""
+    if word == "beyond":
+        return "slower" if ratio > 1 else "faster"
+    return "no change" if word == "within" else "undecided"
+
+
 def headline(comparison: Comparison) -> str:
     """What the comparison comes to, and how many cases are slower and faster, in capitals first.
 
@@ -616,13 +628,11 @@ def _summary(comparison: Comparison) -> str:
 def _summary_of(comparison: Comparison, bundle: ComparedBundle) -> str:
     """One or two sentences on one bundle."""
     own = [item for item in comparison.cases if item.label == bundle.label]
-    words = [item.timing.word for item in own if item.timing is not None]
-    margin = f"{comparison.margin * 100:g} %"
-    parts = [
-        f"{words.count('within')} of {len(words)} timed cases within {margin}",
-        f"{words.count('beyond')} beyond",
-        f"{words.count('open')} open",
-    ]
+    words = [said(item.timing.word, item.timing.ratio) for item in own if item.timing is not None]
+    counts = (
+        f"{words.count(word)} {word}" for word in ("no change", "slower", "faster", "undecided")
+    )
+    parts = [f"of {len(words)} timed cases, by a margin of {comparison.margin * 100:g} %", *counts]
     refused = sum(item.label == bundle.label for item in comparison.refused)
     if refused:
         parts.append(f"{refused} not compared")
@@ -631,7 +641,9 @@ def _summary_of(comparison: Comparison, bundle: ComparedBundle) -> str:
     drift = next((item for item in comparison.drifts if item.label == bundle.label), None)
     if drift is not None:
         what = "the same devices are" if drift.is_same_device else "over all cases it is"
-        text += f" Together, {what} {_percent_words(drift.ratio)} ({drift.word})."
+        text += (
+            f" Together, {what} {_percent_words(drift.ratio)} ({said(drift.word, drift.ratio)})."
+        )
     failed = [change for change in comparison.rulings if change.label == bundle.label]
     num_failed = sum(map(has_failed_since, failed))
     if num_failed:

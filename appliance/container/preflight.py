@@ -28,6 +28,7 @@ from appliance.vendors.containers import (
     PROCESSORS_IMAGE,
     DevicePassthrough,
 )
+from appliance.vendors.visibility import VENDOR_NAMES
 
 PROCESSORS = "cpu"
 DRM = "/sys/class/drm"
@@ -62,7 +63,8 @@ def choose(tree: Tree, named: str | None) -> str:
     if named is not None:
         known = {*CONTAINERS, PROCESSORS}
         if named not in known:
-            raise UsageError(f'there is no vendor called "{named}"{did_you_mean(named, known)}')
+            hint = did_you_mean(named, {*known, *VENDOR_NAMES})
+            raise UsageError(f'there is no vendor called "{named}"{hint}')
         return named
     for vendor, passing in CONTAINERS.items():
         visible = visible_devices(tree, passing)

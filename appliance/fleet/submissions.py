@@ -79,7 +79,9 @@ def append(folder: Path, lines: Sequence[Submission]) -> None:
             stream.flush()
             os.fsync(stream.fileno())
     except OSError as error:
-        raise OutputError(f"{path} cannot be written ({error.strerror})") from None
+        raise OutputError(
+            f"{path} cannot be written ({error.strerror}): make room or give write permission"
+        ) from None
 
 
 def _whole(stream: BinaryIO) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from appliance.challenge.campaign import CampaignNode
-from appliance.errors import SchedulerError, UsageError
+from appliance.errors import OutputError, SchedulerError, UsageError
 from appliance.fleet import job_script, slurm, states, submissions
 from appliance.fleet.folder import CampaignFolder, locked
 from appliance.fleet.node_runs import Reader
@@ -98,14 +98,23 @@ def submit(
     )
 
 
-def cancel(folder: CampaignFolder, *, only: Collection[str] = ()) -> Mapping[str, int]:
-    """End the campaign's jobs, of some nodes or all; the jobs by their nodes."""
+def cancel(
+    folder: CampaignFolder, *, only: Collection[str] = (), say: Say = lambda _text: None
+) -> Mapping[str, int]:
+    """End the campaign's jobs, of some nodes or all; the jobs by their nodes.
+
+    A full disk does not undo it: that the note of it is missing is said.
+    """
     for name in only:
         folder.node(name)
     with locked(folder):
         jobs = slurm.jobs(folder.job_name)
         live = [job for job in jobs if job.phase != "ended" and (not only or job.node in only)]
-        return _cancel(folder, live)
+        try:
+            _cancel(folder, live)
+        except OutputError as error:
+            say(f"the jobs are cancelled, and no note of it is made: {error}")
+        return {job.node: job.number for job in live}
 
 
 # ------------------------------------------------------------------ what is due

@@ -23,7 +23,7 @@ from appliance.records.system import Conditions, Device, Fact, Facts, Identity, 
 from appliance.storage.toml_file import did_you_mean
 from appliance.vendors.base import Vendor
 from appliance.vendors.registry import VENDORS
-from appliance.vendors.visibility import NOT_VISIBLE
+from appliance.vendors.visibility import NOT_VISIBLE, VENDOR_NAMES
 from appliance.version import VERSION
 
 WINDOW_SECONDS = 0.3
@@ -66,7 +66,7 @@ def visible(name: str | None = None) -> tuple[Vendor, str]:
 
 
 def _names() -> set[str]:
-    return {*VENDORS, *NOT_VISIBLE}
+    return {*VENDORS, *NOT_VISIBLE, *VENDOR_NAMES}
 
 
 def probe(

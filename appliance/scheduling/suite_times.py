@@ -80,4 +80,5 @@ def sentences(times: Sequence[SuiteTime]) -> tuple[str, ...]:
 def amount(minutes: float) -> str:
     """Minutes, with hours from an hour on: 6 h 18 min."""
     hours, rest = divmod(round(minutes), 60)
-    return " ".join(filter(None, (hours and f"{hours} h", (rest or not hours) and f"{rest} min")))
+    words = (f"{hours} h" if hours else "", f"{rest} min" if rest or not hours else "")
+    return " ".join(filter(None, words))

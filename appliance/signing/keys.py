@@ -71,6 +71,9 @@ SIGNS_DOCUMENTS = x509.KeyUsage(
 """Key usage of a certificate that signs documents and nothing else."""
 WANTED = "make one with `bench keys create`, or use P-256 or RSA of 3072 bits or more"
 
+KEY_MARK, CERTIFICATE_MARK = b"PRIVATE KEY-----", b"BEGIN CERTIFICATE-----"
+"""What PEM files of private keys and of certificates have."""
+
 PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
@@ -130,7 +133,10 @@ def load_key(key_file: Path, certificate_file: Path, passphrase: bytes | None = 
     private = _private_key(key_file, passphrase)
     certificate = _certificate(certificate_file)
     if private.public_key() != certificate.public_key():
-        raise UsageError(f"{certificate_file} belongs to another key than {key_file}")
+        raise UsageError(
+            f"{certificate_file} belongs to another key than {key_file}: name two files that "
+            "`bench keys create` made together"
+        )
     if not is_supported(certificate):
         raise UsageError(f"{key_file} is too short or on another curve: {WANTED}")
     fault = _usage_fault(certificate) or _time_fault(certificate, datetime.now(UTC))
@@ -145,16 +151,22 @@ def _private_key(path: Path, passphrase: bytes | None) -> PrivateKey:
             mode = os.fstat(file.fileno()).st_mode
             data = file.read(input_file.LARGEST)
     except OSError as error:
-        raise UsageError(f"key file {path} cannot be read ({error.strerror})") from None
+        raise UsageError(
+            f"key file {path} cannot be read ({error.strerror}); {input_file.advice(error)}"
+        ) from None
+    if CERTIFICATE_MARK in data and KEY_MARK not in data:
+        raise UsageError(f"key file {path} is a certificate: give the private key that it is of")
     if stat.S_IMODE(mode) & 0o077:
         raise UsageError(f"key file {path} is open to others: chmod 600 {path}")
     try:
         private = load_pem_private_key(data, passphrase)
     except TypeError:
-        word = "needs a passphrase" if passphrase is None else "has no passphrase: give none"
+        locked = f"needs a passphrase, and no verb asks for one: `openssl pkey -in {path} -out KEY`"
+        word = locked if passphrase is None else "has no passphrase: give none"
         raise UsageError(f"key file {path} {word}") from None
     except (ValueError, UnsupportedAlgorithm):
-        word = "is not a private key in PEM form" if passphrase is None else "does not open"
+        none = "is not a private key in PEM form: `bench keys create` makes one"
+        word = none if passphrase is None else "does not open"
         raise UsageError(f"key file {path} {word}") from None
     if not isinstance(private, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
         raise UsageError(f"key file {path} is of a kind that PDF readers cannot check: {WANTED}")
@@ -163,7 +175,14 @@ def _private_key(path: Path, passphrase: bytes | None) -> PrivateKey:
 
 def _certificate(path: Path) -> x509.Certificate:
     data = input_file.read(path, what="certificate")
-    return certificates.load(data, UsageError(f"{path} is not a certificate in PEM form"))
+    return certificates.load(data, UsageError(f"{path} {no_certificate(data)}"))
+
+
+def no_certificate(data: bytes) -> str:
+    """Why a file is no certificate, and what to give in its place."""
+    if KEY_MARK in data:
+        return "is a private key, which is shown to nobody: give the certificate made with it"
+    return "is not a certificate in PEM form: give the certificate.pem of the signer"
 
 
 def _self_signed(private: PrivateKey, name: str, days: int) -> x509.Certificate:
@@ -198,9 +217,14 @@ def _write_new(path: Path, data: bytes, mode: int) -> None:
         with os.fdopen(os.open(path, flags, mode), "wb") as file:
             file.write(data)
     except FileExistsError:
-        raise OutputError(f"{path} exists already, and a key is never written over") from None
+        why = "exists already, and a key is never written over"
+        if not path.parent.is_dir():
+            path, why = path.parent, "is a file, and no folder for keys"
+        raise OutputError(f"{path} {why}: name another folder with --out") from None
     except OSError as error:
-        raise OutputError(f"{path} cannot be written ({error.strerror})") from None
+        raise OutputError(
+            f"{path} cannot be written ({error.strerror}): name another folder with --out"
+        ) from None
 
 
 # ------------------------------------------------------------------ statements
@@ -274,9 +298,7 @@ def signer_record(key: Key, role: Role) -> Signer:
 
 def signer_of(pem: bytes, role: Role) -> Signer:
     """What signer.json says of a certificate's holder; UsageError if it may not sign now."""
-    certificate = certificates.load(
-        pem, UsageError("the signer's file is not a certificate in PEM form")
-    )
+    certificate = certificates.load(pem, UsageError(f"the signer's file {no_certificate(pem)}"))
     fault = _usage_fault(certificate) or _time_fault(certificate, datetime.now(UTC))
     if fault or not is_supported(certificate):
         raise UsageError(
@@ -377,7 +399,7 @@ def _certificates(pem: bytes) -> list[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(pem)
     except ValueError:
-        raise UsageError("a file given with --trust is not a certificate in PEM form") from None
+        raise UsageError(f"a file given with --trust {no_certificate(pem)}") from None
 
 
 def _has_issued(

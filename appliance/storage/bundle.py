@@ -62,6 +62,7 @@ PREPARED_FILES = (PLAN, SYSTEM, CRITERIA, BASELINES, PEAKS, QUALIFIED)
 """What is fixed before the first launch."""
 RUN_FILES = (*PREPARED_FILES, JOURNAL)
 """What a run leaves, from which all else can be made."""
+LARGER = "if you expect that much, read it with `bench verify --largest MIB`"
 RENDERINGS = (HTML, PDF)
 FINISHED_FILES = (*RUN_FILES, SIGNER, VERDICT, STATEMENT, *RENDERINGS, REPORT)
 """What a signed bundle holds."""
@@ -274,7 +275,9 @@ def opened(folder: Path, *, follow: bool = True) -> Iterator[Folder]:
     try:
         one = Folder.at(folder, follow=follow)
     except (FileNotFoundError, NotADirectoryError):
-        raise UsageError(f"there is no folder {folder}") from None
+        is_file = folder.is_file()
+        what = f"{folder} is a file, and no folder" if is_file else f"there is no folder {folder}"
+        raise UsageError(f"{what}: name a run's, out/<run id>") from None
     except OSError as error:
         raise UsageError(f"{folder} cannot be read: {error.strerror}") from None
     with one:
@@ -324,7 +327,7 @@ def check_sizes(sizes: Mapping[str, int], total: int = limits.TOTAL) -> None:
     if sum(sizes.values()) > total:
         raise EvidenceError(
             f"the bundle has {sum(sizes.values()):,} bytes, more than {limits.size_words(total)}: "
-            "if you expect that much, verify it with --largest"
+            f"{LARGER}"
         )
 
 
@@ -336,7 +339,7 @@ def check_number(names: Collection[str]) -> None:
 
 def _too_large(name: str, total: int) -> EvidenceError:
     most = limits.of_name(name, total)
-    hint = ": if you expect that much, verify it with --largest" if most == total else ""
+    hint = f": {LARGER}" if most == total else ""
     return EvidenceError(f"{name!r} in the bundle has more than {limits.size_words(most)}{hint}")
 
 
@@ -499,7 +502,8 @@ def write_in(folder: Folder, name: str, data: bytes) -> None:
 
 def not_written(path: Path, error: OSError) -> OutputError:
     """The error of a file that the disk did not take."""
-    return OutputError(
-        f"{path} cannot be written ({error.strerror}): make room or give write permission "
-        f"in {path.parent}"
-    )
+    if path.parent.is_dir():
+        fix = f"make room or give write permission in {path.parent}"
+    else:
+        fix = f"{path.parent} is no folder and cannot be made: name another with --out"
+    return OutputError(f"{path} cannot be written ({error.strerror}): {fix}")

@@ -44,9 +44,17 @@ def read(
                 f"{name} has more than {limits.size_words(most)}, which no such file has: "
                 f"{fix or 'name another'}"
             ) from None
-        advice = f"; {fix}" if fix else ""
         reason = error.strerror or os.strerror(error.errno or 0)
-        raise UsageError(f"{name} cannot be read ({reason}){advice}") from None
+        raise UsageError(f"{name} cannot be read ({reason}); {fix or advice(error)}") from None
+
+
+def advice(error: OSError) -> str:
+    """What to do about a file that cannot be read."""
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return "give read permission"
+    if error.errno == errno.EISDIR:
+        return "name a file in it"
+    return "name a file that is there"
 
 
 def read_if(path: Path | None, *, fix: str = "") -> bytes | None:

@@ -66,7 +66,9 @@ def _json_text(data: bytes, name: str) -> str:
         table = tomllib.loads(content)
         # A date is no value of any record: as a table it is refused wherever it stands.
         return json.dumps(table, default=lambda date: {"date": str(date)})
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except UnicodeDecodeError:
+        raise UsageError(f"{name} is not TOML: it is no text in UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{name} is not TOML: {error}") from None
     except ValueError:  # Python's own limit on the digits of a number
         raise UsageError(f"{name} has a number of thousands of digits: write it shorter") from None

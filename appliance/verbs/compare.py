@@ -13,7 +13,15 @@ from pathlib import Path
 
 from appliance import extras
 from appliance.comparison.case_pairs import Side
-from appliance.comparison.compare_runs import Comparison, Word, compare, headline, label_of
+from appliance.comparison.compare_runs import (
+    Comparison,
+    Word,
+    check_margin,
+    compare,
+    headline,
+    label_of,
+    said,
+)
 from appliance.errors import EvidenceError, OutputError, UsageError
 from appliance.records.json import to_json
 from appliance.storage import bundle
@@ -52,6 +60,7 @@ def run(
     verify, UsageError for what cannot be compared or where the part `compare` is not installed,
     OutputError if `out` cannot take the result.
     """
+    check_margin(margin)
     extras.require(extras.COMPARE, "a comparison")
     if (out / bundle.PLAN).exists():
         raise OutputError(f"{out} is the folder of a run: name another with --out")
@@ -82,7 +91,11 @@ def sentences(compared: Compared) -> tuple[str, ...]:
     comparison = compared.comparison
     lines = [comparison.summary]
     lines += _of_cases(
-        (item.label, item.case, f"{item.timing.word}: {item.timing.explanation}")
+        (
+            item.label,
+            item.case,
+            f"{said(item.timing.word, item.timing.ratio)}: {item.timing.explanation}",
+        )
         for item in comparison.cases
         if item.timing is not None and item.timing.word != "within"
     )
@@ -101,9 +114,9 @@ def sentences(compared: Compared) -> tuple[str, ...]:
 def _of_cases(several: Iterable[tuple[str, str, str]]) -> list[str]:
     """One sentence for the cases of which the same is said, of run, case and what is said."""
     alike: dict[tuple[str, str], list[str]] = {}
-    for label, case, said in several:
-        alike.setdefault((label, said), []).append(case)
-    return [f"{label}: {', '.join(cases)}: {said}" for (label, said), cases in alike.items()]
+    for label, case, what in several:
+        alike.setdefault((label, what), []).append(case)
+    return [f"{label}: {', '.join(cases)}: {what}" for (label, what), cases in alike.items()]
 
 
 def _changes(comparison: Comparison) -> list[str]:

@@ -11,6 +11,7 @@ nothing elsewhere. What lies in it is read by a confined child before it is read
 from __future__ import annotations
 
 import ctypes
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -170,7 +171,10 @@ def _left_behind(source: bundle.Bundle) -> str:
 def _refuse_signed(folder: Folder) -> None:
     path = folder.path
     if folder.has("report.dsse.json"):
-        raise UsageError(f"{path} is signed already, and a signed file is never written over")
+        raise UsageError(
+            f"{path} is signed already, and a signed file is never written over: "
+            f"`bench verify {shlex.quote(str(path))}` checks it"
+        )
     if not folder.has("verdict.json"):
         raise UsageError(
             f"{path} holds no judged run: name out/<run id>, or go on with an unfinished one by "

@@ -155,4 +155,7 @@ def _certificates(trusted: Sequence[bytes]) -> list[x509.Certificate]:
     try:
         return [one for pem in trusted for one in x509.load_pem_x509_certificates(pem)]
     except ValueError:
-        raise UsageError("a file given with --trust is not a certificate in PEM form") from None
+        raise UsageError(
+            "a file given with --trust is not a certificate in PEM form: give the signer's "
+            "certificate.pem"
+        ) from None

@@ -191,7 +191,7 @@ def test_bare_run_of_an_accelerator_plans_every_row_that_it_holds(tmp_path: Path
     done = program(*words, env={**WITH_FAULTS, **simulated})
     assert done.returncode == 0, done.stderr
     assert re.search(
-        r"so this is acceptance: .*planned time about [\d.]+ h; --suite smoke", done.stderr
+        r"so this is acceptance: .*planned time about [\d hmin]+; --suite smoke", done.stderr
     )
     planned = json.loads(program(*words, "--json", env={**WITH_FAULTS, **simulated}).stdout)
     assert planned["suite"] == "acceptance"
@@ -209,7 +209,7 @@ def test_run_without_a_suite_says_its_choice_before_the_first_launch() -> None:
     assert isinstance(out.file, io.StringIO)
     chosen, begins = out.file.getvalue().splitlines()
     assert "this is acceptance" in chosen
-    assert "planned time about 2.0 h; --suite smoke is of minutes" in chosen
+    assert "planned time about 2 h; --suite smoke is of minutes" in chosen
     assert begins.startswith("run ")
 
 

@@ -7,6 +7,8 @@ import json
 import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,10 +16,10 @@ from rich.console import Console
 from rich.text import Text
 from support.builders import a_plan
 from support.bundles import healthy, sealed
-from support.program import TINY, called
+from support.program import ROOT, TINY, called
 
 from appliance.cli import console as terminal
-from appliance.cli import output, progress, results
+from appliance.cli import output, program, progress, results
 from appliance.errors import UsageError
 from appliance.signing import keys
 from appliance.storage import bundle
@@ -245,3 +247,48 @@ def test_settings_stand_for_options_that_are_left_out(
     assert "set by" not in called("verify", "gone").stderr
     monkeypatch.setenv("BENCH_SESSIONS", "two")
     assert "--sessions takes an integer" in called("plan").stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_not_written_over_a_file_of_somebody_else(
+    shell: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    names = dict(zip(("bash", "zsh", "fish"), program.INSTALLED, strict=True))
+    path = tmp_path / names[shell]
+    path.parent.mkdir(parents=True)
+    path.write_text("mine\n")
+    done = called("--install-completion")
+    assert (done.returncode, path.read_text()) == (2, "mine\n")
+    assert f"{path} is of something else than bench: move it away" in done.stderr
+
+
+def test_completion_that_cannot_be_written_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "home").write_text("")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("shellingham.detect_shell", lambda: ("bash", "/bin/bash"))
+    done = called("--install-completion")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "cannot be written" in done.stderr
+
+
+@pytest.mark.parametrize(("line", "expected"), [("bench fleet s", "status"), ("bench ver", "from")])
+def test_completion_cuts_no_summary(line: str, expected: str) -> None:
+    """As fish asks for it; bash and zsh are given the same words."""
+    done = subprocess.run(
+        [sys.executable, "-m", "appliance"],
+        env=os.environ
+        | {
+            f"_{output.NAME.upper()}_COMPLETE": "complete_fish",
+            "_TYPER_COMPLETE_ARGS": line,
+            "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    assert expected in done.stdout
+    assert "..." not in done.stdout

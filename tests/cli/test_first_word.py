@@ -20,7 +20,7 @@ VERBS = [
 ]
 
 
-def shown_until(words: tuple[str, ...], end: str) -> str:
+def shown_until(words: tuple[str, ...], end: str, term: str = "xterm") -> str:
     """What a verb wrote to a terminal, with the modules that it imported, until one of them."""
     terminal, own = pty.openpty()
     child = subprocess.Popen(
@@ -29,7 +29,7 @@ def shown_until(words: tuple[str, ...], end: str) -> str:
         stdout=own,
         stderr=own,
         cwd=ROOT,
-        env=os.environ | {"TERM": "xterm"},
+        env=os.environ | {"TERM": term},
         start_new_session=True,
     )
     os.close(own)
@@ -43,6 +43,11 @@ def shown_until(words: tuple[str, ...], end: str) -> str:
         child.wait()
         os.close(terminal)
     return shown.decode(errors="replace")
+
+
+def test_a_terminal_that_moves_nothing_has_its_first_word_too() -> None:
+    words, said, module = VERBS[0]
+    assert said in shown_until(words, f"{module}\r\n", "dumb").partition(f"{module}\r\n")[0]
 
 
 @pytest.mark.parametrize(("words", "said", "module"), VERBS)

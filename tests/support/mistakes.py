@@ -33,27 +33,66 @@ op = "=="
 value = 8
 title = "Eight devices"
 """
+PEM = "own/certificate.pem"
+OWN = "--key own/key.pem --certificate"
 MISTAKES: tuple[tuple[str, str], ...] = (
     ("an unknown verb", "bench acept"),
     ("an unknown option", "bench accept --siute smoke"),
+    ("an option before its verb", "bench --json verify out/RUN"),
+    ("an option without its value", "bench accept --suite"),
+    ("an option twice", "bench verify out/RUN --expect-suite smoke --expect-suite intake"),
+    ("an argument that is left out", "bench baseline plan"),
+    ("an argument too many", "bench verify out/RUN out/UNSIGNED"),
+    ("a variable without a value", 'bench verify ""'),
     ("no name of a suite", 'bench accept --suite ""'),
     ("an unknown suite", "bench plan --suite smok"),
     ("two suites", "bench plan smoke --suite intake"),
     ("a number that is none", "bench plan --sessions two"),
+    ("a date for a number of days", "bench challenge create --days 24.12.2026"),
+    ("an unknown vendor", "bench plan --vendor nvida"),
     ("a minute and other minutes", "bench plan --quick --minutes 30"),
     ("stress without a burn-in", "bench plan smoke --stress disk"),
     ("an unknown kind of stress", "bench plan burn-in --stress dsk"),
     ("an order that the node does not meet", "bench plan smoke --order order.toml"),
     ("a file that is not there", "bench plan smoke --order missing.toml"),
+    ("a file that is no TOML", "bench plan smoke --criteria ./key.pem"),
+    ("a folder for a file", "bench plan smoke --order out"),
+    ("no wait", "bench accept smoke --wait-idle 0"),
+    ("a file for the folder of runs", "bench accept smoke --out order.toml"),
+    ("the folder of a run for that of runs", "bench accept smoke --out out/RUN"),
     ("an unfinished run", "bench verify out/UNFINISHED"),
     ("a folder of runs", "bench verify out"),
+    ("a run's number for its folder", "bench verify RUN"),
+    ("a file of a run", "bench verify out/RUN/journal.jsonl"),
     ("a folder of runs to sign", "bench sign out"),
     ("a folder of runs beside a run", "bench compare out/RUN out"),
     ("a folder that is no run", "bench verify empty"),
+    ("a folder of runs to go on with", "bench accept --resume out"),
+    ("a file to sign", "bench sign out/RUN/report.pdf"),
+    ("a run to sign that is signed", "bench sign out/RUN"),
+    ("one run to compare", "bench compare out/RUN"),
+    ("a run to compare that is not there", "bench compare out/RUN out/GONE"),
+    ("a margin in percent", "bench compare out/RUN out/UNSIGNED --margin 5"),
+    ("criteria by name", "bench verify out/RUN --expect-criteria functional"),
     ("a run without a file of its own", "bench verify out/SHORT --allow-dev"),
     ("a run without its logs", "bench verify out/CRASHED --allow-dev"),
     ("a signed run that goes on", "bench accept --resume out/RUN"),
     ("a key without its certificate", "bench sign out/UNSIGNED --key key.pem"),
+    (
+        "a key whose certificate is another's",
+        f"bench sign out/UNSIGNED {OWN} other/certificate.pem",
+    ),
+    ("a certificate for a key", f"bench sign out/UNSIGNED --key {PEM} --certificate {PEM}"),
+    ("a key with a passphrase", f"bench sign out/UNSIGNED --key locked.pem --certificate {PEM}"),
+    ("a key for a certificate to trust", "bench verify out/RUN --trust own/key.pem"),
+    ("a file that is no certificate", "bench keys show order.toml"),
+    ("a second key in a folder", "bench keys create Example --out own"),
+    ("a baseline of a page", "bench baseline create out/RUN/report.pdf --allow-dev --out b.json"),
+    ("a launch that there was not", "bench run --from out/RUN --case gemm --launch 99"),
+    ("a folder that is no campaign", "bench fleet status out"),
+    ("a folder that is no collection", "bench fleet site out"),
+    ("a watch of what is not there", "bench watch out/GONE"),
+    ("an unknown data set", "bench data fetch cifar10"),
     ("a container that would not start", "bench start --dry-run --engine missing.sock"),
 )
 
@@ -88,6 +127,11 @@ def make(folder: Path) -> None:
             (copy / one).unlink()
     shutil.rmtree(sealed(folder / "out" / "CRASHED", crashed(), key) / bundle.LOGS)
     (folder / "empty").mkdir()
+    own, _ = keys.create_key("Example", folder / "own")
+    keys.create_key("Other", folder / "other")
+    locked, _ = keys.create_key("Example", folder / "locked", b"a passphrase")
+    locked.rename(folder / "locked.pem")
+    shutil.copy(own, folder / "key.pem")
     (folder / "order.toml").write_text(ORDER)
 
 
@@ -128,7 +172,7 @@ these mistakes and holds the answer to this page.
 
 In these examples `out` holds runs: `RUN` is signed, `UNSIGNED` and `UNFINISHED` lack what their
 names say, `SHORT` has lost its criteria, and `CRASHED`, of which a launch crashed, what that
-launch printed.
+launch printed. `own` and `other` have keys with their certificates, `locked.pem` has a passphrase.
 
 | mistake | command | answer | exit code |
 |---|---|---|---|

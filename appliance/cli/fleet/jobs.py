@@ -63,7 +63,7 @@ def cancel(
     from appliance.fleet import submitting
 
     folder, _ = opened(campaign, trusted)
-    cancelled = submitting.cancel(folder, only=node or ())
+    cancelled = submitting.cancel(folder, only=node or (), say=say)
     conclude(
         f"{len(cancelled)} jobs are cancelled; `bench fleet submit` begins again where they ended",
         {"cancelled": dict(cancelled)},
