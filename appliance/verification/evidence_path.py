@@ -150,7 +150,7 @@ def journal_room(path: Path, total: int) -> mmap.mmap | None:
     made here. UsageError where the folder for temporary files has none; what is wrong with the zip
     is said by who verifies it.
     """
-    if not _is_zip(path):
+    if not is_of_kind(path, "zip"):
         return None
     answer = confined_child.call(
         str(path),
@@ -170,9 +170,11 @@ def journal_room(path: Path, total: int) -> mmap.mmap | None:
         ) from None
 
 
-def _is_zip(path: Path) -> bool:
+def is_of_kind(path: Path, wanted: Kind) -> bool:
+    """Whether a plain file lies at `path` that begins as files of this kind do."""
+    sign = next(sign for sign, kind in SIGNS if kind == wanted)
     with suppress(OSError), os.fdopen(plain_files.opened(path, follow=True), "rb") as file:
-        return file.read(len(ZIP)) == ZIP
+        return file.read(len(sign)) == sign
     return False
 
 

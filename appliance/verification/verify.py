@@ -22,7 +22,7 @@ from typing import Any, Literal
 from cryptography import x509
 
 from appliance.challenge.entries import Receipt
-from appliance.errors import EvidenceError, RecordFormError
+from appliance.errors import EvidenceError, GivenUpError, RecordFormError
 from appliance.ipc import confined_child
 from appliance.judging.verdict import Judge
 from appliance.planning import challenge_window, library_ranges
@@ -174,13 +174,25 @@ def check_unfinished(bundle: Bundle) -> None:
 def verify_confined(path: Path, terms: Terms = ANYBODY) -> Verification:
     """As `verify`, in a child with limits that no evidence needs (see ipc/confined_child.py).
 
-    Raises EvidenceError, too, for evidence that the child did not survive.
+    Raises EvidenceError, too, for evidence that the child did not survive. Of a PDF the answer is
+    the same whether its parser finds it wrong or runs out of time or memory, which is chance.
     """
     room = evidence_path.journal_room(path, terms.total)
-    answer = confined_child.call(
-        str(path), lambda: _answer(_examined(path, terms, room)[1]), _limits(terms.total)
-    )
+    try:
+        answer = confined_child.call(
+            str(path), lambda: _answer(_examined(path, terms, room)[1]), _limits(terms.total)
+        )
+    except GivenUpError:
+        if not evidence_path.is_of_kind(path, "pdf"):
+            raise
+        return _unreadable_pdf(path, terms)
     return _of_answer(answer, path)
+
+
+def _unreadable_pdf(path: Path, terms: Terms) -> Verification:
+    """What is said of a PDF in which nothing can be read, as of one without a byte."""
+    given = Given(path=path, kind="pdf", content=b"", total=terms.total)
+    return examine(given, terms)[0]
 
 
 def read_confined(path: Path, terms: Terms = ANYBODY) -> tuple[Verification, Mapping[str, bytes]]:
