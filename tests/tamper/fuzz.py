@@ -10,6 +10,7 @@ both share twice.
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import resource
 import select
@@ -18,7 +19,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -212,9 +213,18 @@ def written(given: Input, folder: Path) -> Path:
 def outcomes(
     genuine: Genuine, seed: int, numbers: Sequence[int], workers: int
 ) -> Iterator[Outcome]:
-    """What came of each input, so many at a time."""
-    with ThreadPoolExecutor(workers) as pool:
-        yield from pool.map(lambda number: tried(genuine, seed, number), numbers)
+    """What came of each input, so many at a time, by processes of one thread that may fork."""
+    _given[:] = [(genuine, seed)]
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as pool:
+        yield from pool.map(_tried, numbers)
+
+
+_given: list[tuple[Genuine, int]] = []
+"""What the processes of a pool are born with: a key cannot be sent to them."""
+
+
+def _tried(number: int) -> Outcome:
+    return tried(*_given[-1], number)
 
 
 def summary(seen: Sequence[Outcome]) -> str:
