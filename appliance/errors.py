@@ -4,6 +4,7 @@
     ├── UsageError             exit 2: an option, a file or a name that the user can put right
     │   └── OutputError        exit 2: the output folder cannot take the evidence
     ├── EvidenceError          exit 4: evidence that is not whole, or not by a trusted signer
+    │   └── GivenUpError       exit 4: evidence that takes too much time or memory to read
     ├── ApplianceError         exit 5: the appliance itself failed; never the device's fault
     ├── SessionsLeft           exit 3: a session has ended, and nothing is decided before the last
     ├── ReceiptAwaited         exit 3: a run is planned, and begins by the buyer's receipt
@@ -40,6 +41,10 @@ class EvidenceError(BenchError):
     """A bundle, journal or signature does not verify."""
 
     exit_code = 4
+
+
+class GivenUpError(EvidenceError):
+    """Evidence takes more time or memory to read than evidence of its size needs."""
 
 
 class RecordFormError(EvidenceError):

@@ -61,12 +61,13 @@ class JournalIndex:
     `cases` are by id, `run` is what is of no case, `attempt` the number that the buyer's receipt
     gave, 0 without one. The rest is for whoever shows the run: the times (UTC) of its first and
     last line, resumptions with their times, launches that were cut short with the number of
-    resumptions before them, ends and begins of sessions with their times, the last interim
-    analysis of each case, what the fork servers' probes said, and in the journal's order readings
-    with their times, and what launches ran in. `budget` is what its time went to.
+    resumptions before them, ends and begins of sessions with theirs, the last interim analysis of
+    each case, what the fork servers' probes said, and in the journal's order readings with their
+    times, and what launches ran in. `budget` is what its time went to. Who shows nothing needs no
+    readings of the run beside those of its launches (`are_shown`).
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, *, are_shown: bool = True) -> None:
         self.run = RunEvidence()
         self.attempt = 0
         self.begin_utc = ""
@@ -77,7 +78,8 @@ class JournalIndex:
         self.session_begins: list[tuple[str, SessionBegan]] = []
         self.interim_analyses: dict[str, InterimAnalysis] = {}
         self.probes: list[ServerProbed] = []
-        self._read: list[tuple[Line, list[Sampled]]] = []
+        self._are_shown = are_shown
+        self._read: list[tuple[Line, Sampled]] = []
         self._readings: tuple[int, list[tuple[str, Sampled]]] = 0, []
         self.environments: list[Environment] = []
         self.libraries: list[Libraries] = []
@@ -115,16 +117,13 @@ class JournalIndex:
         launch = self._launches.get(name)
         self.run.interruptions.take(event, was_open=launch is not None and launch.is_open)
         if isinstance(event, Reading | ReadingsFolded):
-            phase = "" if launch is None else launch.phase
-            self._read.append((line, sampled_of(event, phase)))
+            self._take_readings(line, event, launch)
         elif type(event) in OF_RUN:
             self._take_beside(event)
         self._idle.take(line)
         if launch is not None:
             if isinstance(event, Reading | UsersCounted):
                 self._take_use(launch, event, line)
-            if isinstance(event, Reading | ReadingsFolded):
-                launch.sample(event, self._read[-1][1], line.utc)
             if isinstance(event, LaunchStarted):
                 self._num_started += 1
                 self.run.is_log_read = False
@@ -148,7 +147,7 @@ class JournalIndex:
     def readings(self) -> list[tuple[str, Sampled]]:
         """All readings, each with its time (UTC); made when asked for, as only pages show them."""
         if self._readings[0] != len(self._read):
-            made = [(_moment(one, line), one) for line, several in self._read for one in several]
+            made = [(_moment(one, line), one) for line, one in self._read]
             self._readings = len(self._read), made
         return self._readings[1]
 
@@ -158,6 +157,16 @@ class JournalIndex:
         for (launch, _), figures in zip(self._unsettled, settled, strict=True):
             launch.figures.append(figures)
         self._unsettled.clear()
+
+    def _take_readings(
+        self, line: Line, event: Reading | ReadingsFolded, launch: LaunchEvidence | None
+    ) -> None:
+        """Store readings by launch and, where they are shown, with the line of each."""
+        several = sampled_of(event, "" if launch is None else launch.phase)
+        if self._are_shown:
+            self._read += [(line, one) for one in several]
+        if launch is not None:
+            launch.sample(event, several, line.utc)
 
     def _take_use(self, launch: LaunchEvidence, event: Reading | UsersCounted, line: Line) -> None:
         """Store what an event says of others on a device of the launch."""

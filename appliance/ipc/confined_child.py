@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from appliance import errors
-from appliance.errors import ApplianceError, BenchError, EvidenceError
+from appliance.errors import ApplianceError, BenchError, EvidenceError, GivenUpError
 from appliance.ipc import processes, syscall_filter
 
 MEMORY_BYTES = 400 * 10**6
@@ -63,7 +63,8 @@ def call(what: str, work: Callable[[], bytes], limits: Limits) -> bytes:
     """What `work` returns, done in a confined child; `what` it reads is named in sentences.
 
     Raises what `work` raises where that is a BenchError, the death of its limits if the child was
-    ended by one or by a fault of a parser, ApplianceError for any other error in it.
+    ended by one or by a fault of a parser (GivenUpError, where that is an EvidenceError, for time
+    and memory), ApplianceError for any other error in it.
     """
     reader, writer = os.pipe2(os.O_CLOEXEC)
     parent = os.getpid()
@@ -260,13 +261,14 @@ def _sleeping(pid: int) -> bytes:
 
 
 def _result(what: str, answer: bytes | None, status: int, limits: Limits) -> bytes:
+    given_up = GivenUpError if limits.death is EvidenceError else limits.death
     if answer is None or status == -signal.SIGXCPU:
-        raise limits.death(
+        raise given_up(
             f"{what} was given up: to read it takes more time than evidence of its size needs; "
             "ask for the original"
         )
     if answer[:1] == _NO_MEMORY:
-        raise limits.death(
+        raise given_up(
             f"{what} was given up: to read it takes more memory than evidence of its size needs; "
             "ask for the original"
         )

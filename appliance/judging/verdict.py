@@ -185,7 +185,7 @@ class Judge:
         )
         self._requirements = of_plan(criteria, plan)
         self._order = order
-        self._index = JournalIndex(plan)
+        self._index = JournalIndex(plan, are_shown=False)
         for evidence in self._index.cases.values():
             evidence.margin = smallest_margin(evidence.case, criteria)
         self._against = tuple(_against(criteria, plan))

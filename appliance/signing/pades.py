@@ -250,7 +250,10 @@ def _little_memory(data: bytes, unpacked: int = 0) -> AbstractContextManager[Non
 
 
 def _unreadable() -> EvidenceError:
-    return EvidenceError(f"{NAME} is not the PDF that was written: it is cut short or was changed")
+    return EvidenceError(
+        f"{NAME} is not the PDF that was written: it is cut short, was changed, or takes more time "
+        "or memory to read than any report; ask for the original"
+    )
 
 
 # ------------------------------------------------------------------ attachments

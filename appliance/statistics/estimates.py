@@ -34,6 +34,7 @@ LOST_PART, LOST_SECONDS = 0.05, 0.001
 begin a step on it and to hear of its end."""
 UNACCOUNTED = "has more of its time in none of its steps than in them"
 LOST = "has steps that the device's clock makes shorter than its host's does"
+MOST_TOGETHER = 2**17  # steps whose times are computed with at once
 UNSCHEDULED_SECONDS = 0.05  # a process may stand so long between two readings of its clocks
 METHOD = "geometric mean over launches, Student's t on ln(step time)"
 
@@ -50,14 +51,14 @@ class BlockFigures:
     `log_seconds` is the median of ln(seconds) of its steps, by device time where there is one;
     NaN when it has no step, a time that is not positive, or not one device time for each step: a
     fault, never a zero. `median_wall` is the same by the host's clock, and `wall_log_seconds`
-    ln of the block's wall time over its steps. `times` are the samples in seconds, by device time
-    where there is one, `walls` by the host's clock, and `accounted` is the sum of the smaller of
-    both: of the steps whose times stand in full, where `num_steps` counts all. `num_stalls` and
-    `num_wall_stalls` count those above STALL times their median. `held` is
-    the block by the clock of the samples, `clock_ratio` that over the other clock of the host (NaN
-    where that one stood). `is_plausible` says that no two of its times contradict each other by
-    more than clocks may, `doubt` what is odd about them all the same, if anything, and `is_lost`
-    that its device's clock makes the steps far shorter than its host's does.
+    ln of the block's wall time over its steps. `times_ns` are the samples by device time where
+    there is one, `walls_ns` by the host's clock, both as the block has them. `accounted` is the sum
+    of the smaller of both in seconds: of the steps whose times stand in full, where `num_steps`
+    counts all. `num_stalls` and `num_wall_stalls` count those above STALL times their median.
+    `held` is the block by the clock of the samples, `clock_ratio` that over the other clock of the
+    host (NaN where that one stood). `is_plausible` says that no two of its times contradict each
+    other by more than clocks may, `doubt` what is odd about them all the same, if anything, and
+    `is_lost` that its device's clock makes the steps far shorter than its host's does.
     """
 
     log_seconds: float
@@ -66,8 +67,8 @@ class BlockFigures:
     num_steps: int
     num_stalls: int
     num_wall_stalls: int
-    times: NDArray[np.float64] = field(repr=False, compare=False)
-    walls: NDArray[np.float64] = field(repr=False, compare=False)
+    times_ns: Sequence[int] = field(repr=False, compare=False)
+    walls_ns: Sequence[int] = field(repr=False, compare=False)
     accounted: float
     held: float
     clock_ratio: float
@@ -81,38 +82,48 @@ class BlockFigures:
 
     def samples(self, clock: Clock) -> NDArray[np.float64]:
         """Seconds of each step; by the wall what the host's clock says of it."""
-        return self.times if clock == "steps" else self.walls
+        return _seconds(self.times_ns if clock == "steps" else self.walls_ns)
 
     def stalls(self, clock: Clock) -> int:
         return self.num_stalls if clock == "steps" else self.num_wall_stalls
 
 
 def block_figures(blocks: Sequence[Block]) -> list[BlockFigures]:
-    """Figures of blocks, in their order; blocks of the same length are computed together."""
+    """Figures of blocks, in their order; blocks of the same length are computed together.
+
+    Long ones a few at a time, so that what is computed on the way takes little memory.
+    """
     groups: dict[tuple[int, bool], list[int]] = {}
     for index, block in enumerate(blocks):
         has_events = block.event_ns is not None and len(block.event_ns) == len(block.wall_ns)
         groups.setdefault((len(block.wall_ns), has_events), []).append(index)
     figures: dict[int, BlockFigures] = {}
     for (length, has_events), indices in groups.items():
-        members = [blocks[index] for index in indices]
-        figures |= zip(indices, _figures(members, length, has_events=has_events), strict=True)
+        for few in _batches(indices, max(1, MOST_TOGETHER // max(1, length))):
+            members = [blocks[index] for index in few]
+            figures |= zip(few, _figures(members, length, has_events=has_events), strict=True)
     return [figures[index] for index in range(len(blocks))]
 
 
+def _batches(values: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+    """The values in their order, so many at a time."""
+    return (values[begin : begin + size] for begin in range(0, len(values), size))
+
+
+def _seconds(times_ns: Sequence[int] | Sequence[Sequence[int]]) -> NDArray[np.float64]:
+    """Nanoseconds of steps, of one block or of several of the same length, as seconds."""
+    return np.array(times_ns, dtype=np.float64) * 1e-9
+
+
 def _figures(blocks: Sequence[Block], length: int, *, has_events: bool) -> Iterator[BlockFigures]:
-    held = np.array([block.block_wall_ns for block in blocks], dtype=np.float64) * 1e-9
-    raw = np.array([block.block_raw_ns for block in blocks], dtype=np.float64) * 1e-9
+    held = _seconds([block.block_wall_ns for block in blocks])
+    raw = _seconds([block.block_raw_ns for block in blocks])
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = np.where(raw > 0, held / raw, np.nan)
-    walls = np.array([block.wall_ns for block in blocks], dtype=np.float64) * 1e-9
+    walls = _seconds([block.wall_ns for block in blocks])
     if length == 0:
         walls = walls.reshape(len(blocks), 0)
-    events = (
-        np.array([block.event_ns for block in blocks], dtype=np.float64) * 1e-9
-        if has_events
-        else None
-    )
+    events = _seconds([block.event_ns or () for block in blocks]) if has_events else None
     times = walls if events is None else events
     shortest = np.minimum(walls.min(axis=1, initial=np.inf), times.min(axis=1, initial=np.inf))
     sound = (shortest > 0) & (length > 0)
@@ -142,8 +153,8 @@ def _figures(blocks: Sequence[Block], length: int, *, has_events: bool) -> Itera
             num_steps=int(num_steps[row]),
             num_stalls=int(stalls[row]),
             num_wall_stalls=int(wall_stalls[row]),
-            times=times[row],
-            walls=walls[row],
+            times_ns=block.event_ns if has_events and block.event_ns else block.wall_ns,
+            walls_ns=block.wall_ns,
             accounted=float(accounted[row]),
             held=float(held[row]),
             clock_ratio=float(ratios[row]),

@@ -251,9 +251,9 @@ def _texts(data: bytes) -> Iterator[bytes]:
 
 
 def _is_time(text: str) -> bool:
-    """Whether a text is a time with its zone, as `append` writes it."""
+    """Whether a text is a time as `append` writes it: in UTC, to the millisecond."""
     try:
-        return datetime.fromisoformat(text).tzinfo is not None
+        return as_written(datetime.fromisoformat(text)) == text and text.endswith("Z")
     except ValueError:
         return False
 

@@ -45,6 +45,12 @@ END_OF_ZIP = 22  # bytes of the record at its end
 HEAD_OF_FILE = 30  # bytes before the name of each file in it
 SIZES_BEHIND = {0, 12, 16, 20, 24}
 """Bytes behind a file that was packed before its size was known, and that say how large it is."""
+ENCRYPTED, SIZES_LATER, UTF8 = 1, 8, 0x800
+"""Bits of what is said of a file: section 4.4.4 of PKWARE's APPNOTE.TXT."""
+IN_ANOTHER_FIELD = 2**32 - 1
+OTHER_NAME, FIELD_HEAD = b"up", 4
+"""Kind of the field with a name in Unicode, which may be another one (0x7075, section 4.6.9)."""
+NO_NAME = frozenset("\\:")
 PIECE = 2**20
 """Bytes of a large file that are unpacked at a time."""
 LISTING_SECONDS = 2
@@ -150,7 +156,7 @@ def journal_room(path: Path, total: int) -> mmap.mmap | None:
     made here. UsageError where the folder for temporary files has none; what is wrong with the zip
     is said by who verifies it.
     """
-    if not _is_zip(path):
+    if not is_of_kind(path, "zip"):
         return None
     answer = confined_child.call(
         str(path),
@@ -170,9 +176,11 @@ def journal_room(path: Path, total: int) -> mmap.mmap | None:
         ) from None
 
 
-def _is_zip(path: Path) -> bool:
+def is_of_kind(path: Path, wanted: Kind) -> bool:
+    """Whether a plain file lies at `path` that begins as files of this kind do."""
+    sign = next(sign for sign, kind in SIGNS if kind == wanted)
     with suppress(OSError), os.fdopen(plain_files.opened(path, follow=True), "rb") as file:
-        return file.read(len(ZIP)) == ZIP
+        return file.read(len(sign)) == sign
     return False
 
 
@@ -214,7 +222,9 @@ def _listed(
         with zipfile.ZipFile(cast("IO[bytes]", file)) as archive:
             _check_layout(data, archive)
             entries = [one for one in archive.infolist() if not one.is_dir()]
-            names = _inner_names([one.filename for one in entries])
+            top = _top([one.filename for one in entries])
+            names = [one.filename.removeprefix(top) for one in entries]
+            _check_folders([one for one in archive.infolist() if one.is_dir()], top)
             by_name = dict(zip(names, entries, strict=True))
             bundles.check_sizes({name: one.file_size for name, one in by_name.items()}, total)
             _check_entries(entries, names)
@@ -271,6 +281,7 @@ def _check_layout(data: bytes, archive: zipfile.ZipFile) -> None:
         position_after = one.header_offset + HEAD_OF_FILE + name + extra + one.compress_size
         behind = SIZES_BEHIND if one.flag_bits & 8 else {0}
         is_tiled &= one.header_offset == position and after - position_after in behind
+        _check_head(one, data[one.header_offset : one.header_offset + HEAD_OF_FILE + name + extra])
         position = after
     if not is_tiled:
         raise EvidenceError(
@@ -279,10 +290,66 @@ def _check_layout(data: bytes, archive: zipfile.ZipFile) -> None:
         )
 
 
-def _inner_names(names: list[str]) -> list[str]:
+def _check_head(entry: zipfile.ZipInfo, head: bytes) -> None:
+    """EvidenceError unless a file's own head says of it what the list says, and nothing else.
+
+    A program that unpacks goes by the one or by the other, and some take the name from a field
+    behind both.
+    """
+    flags, method = (int.from_bytes(head[at : at + 2], "little") for at in (6, 8))
+    sizes = [int.from_bytes(head[at : at + 4], "little") for at in (14, 18, 22)]
+    listed = (entry.CRC, entry.compress_size, entry.file_size)
+    unsaid = {0} if flags & SIZES_LATER else set()
+    name = entry.orig_filename.encode("utf-8" if entry.flag_bits & UTF8 else "cp437")
+    extra = head[HEAD_OF_FILE + len(name) :]
+    is_same = (
+        (flags ^ entry.flag_bits) & (ENCRYPTED | SIZES_LATER) == 0
+        and method == entry.compress_type
+        and all(
+            one in {other, IN_ANOTHER_FIELD, *unsaid}
+            for one, other in zip(sizes, listed, strict=True)
+        )
+        and head[HEAD_OF_FILE : HEAD_OF_FILE + len(name)] == name
+        and entry.filename == entry.orig_filename
+    )
+    if not is_same or OTHER_NAME in {*_fields(extra), *_fields(entry.extra)}:
+        raise EvidenceError(
+            f"{entry.filename!r} in the zip has another name, size or form by its list than by "
+            "itself; pack the folder again"
+        )
+
+
+def _fields(extra: bytes) -> Iterator[bytes]:
+    """Kinds of the fields behind a file's name: two bytes each, and two of the length that follows.
+
+    What is left over is of no kind.
+    """
+    while len(extra) >= FIELD_HEAD:
+        yield extra[:2]
+        extra = extra[FIELD_HEAD + int.from_bytes(extra[2:FIELD_HEAD], "little") :]
+
+
+def _top(names: list[str]) -> str:
+    """The one folder around all files, with its slash, or nothing; EvidenceError for an odd name.
+
+    What lies in `..` or at the root is unpacked anywhere but in the folder that a person named.
+    """
     tops = {name.partition("/")[0] for name in names if "/" in name}
-    top = tops.pop() if len(tops) == 1 and all("/" in name for name in names) else ""
-    return [name.removeprefix(f"{top}/") for name in names]
+    if len(tops) != 1 or not all("/" in name for name in names):
+        return ""
+    top = tops.pop()
+    if top in {"", "..", "~"} or not top.isprintable() or set(top) & NO_NAME:
+        raise EvidenceError(f"{top + '/'!r} in the zip is no name of a folder; pack it again")
+    return f"{top}/"
+
+
+def _check_folders(folders: Iterable[zipfile.ZipInfo], top: str) -> None:
+    """EvidenceError for an entry of a folder that no bundle has, or that holds something itself."""
+    for one in folders:
+        if one.filename not in {top, f"{top}{bundles.LOGS}/"} or one.file_size:
+            raise EvidenceError(
+                f"{one.filename!r} in the zip is no folder of a bundle; pack the folder again"
+            )
 
 
 def _check_entries(entries: Iterable[zipfile.ZipInfo], names: list[str]) -> None:

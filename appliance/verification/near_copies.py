@@ -15,10 +15,17 @@ as many agreements as it has come about by chance in less than one of 10^15 pair
 journals with a million pairs less than one in 10^9 is accused. Blocks of fewer than 12 steps cannot
 show so much. A pattern is seen where it comes twice in its block: of 42,000 drawn pairs of blocks
 of 12 to 64 steps with such patterns, which returned in half to all of the steps, none was accused.
+
+Whoever puts the steps of a block in another order, or adds the same to each, leaves none where it
+was. So blocks of 12 different times and more are held against each other by their times in order of
+size, and by what each step differs from the one before, to the nanosecond: on a clock that ticks
+every 40 ns, with steps that differ by a microsecond, two blocks have the same of 12 in less than
+one of 10^14 pairs.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -60,10 +67,11 @@ class _Group:
 
     blocks: list[Block] = field(default_factory=list)
     times: list[Times] = field(default_factory=list)
+    forms: dict[bytes, Block] = field(default_factory=dict)
 
 
 def check_near_copies(plan: Plan, lines: Sequence[Line]) -> None:
-    """EvidenceError for two blocks whose times are the same but for their last digits."""
+    """EvidenceError for two blocks whose times are the same: but for digits, order or a shift."""
     for group in _groups(plan, lines):
         repeating = cache(lambda index, times=group.times: repeats_itself(times[index]))
         for one, other in _candidates(group):
@@ -89,9 +97,25 @@ def _groups(plan: Plan, lines: Sequence[Line]) -> Iterator[_Group]:
             if np.all(times[:FEWEST] % COARSE_NS == 0):
                 continue  # of a clock that gives no less
             group = groups.setdefault(kinds[block.launch.rpartition("/")[0]], _Group())
+            _check_forms(group, block)
             group.blocks.append(block)
             group.times.append(times.astype(np.int64))
     yield from groups.values()
+
+
+def _check_forms(group: _Group, block: Block) -> None:
+    """EvidenceError for a block that is another of the group in another order, or moved in time."""
+    times = np.array(block.wall_ns, dtype=np.float64)
+    if len(np.unique(times)) < FEWEST:
+        return
+    forms = ((np.sort(times), "in another order"), (np.diff(times), "and as much more in each"))
+    for form, how in forms:
+        other = group.forms.setdefault(hashlib.sha256(form.tobytes()).digest(), block)
+        if other is not block and _is_other(other, block):
+            raise EvidenceError(
+                f"journal.jsonl: block {block.index} of launch {block.launch} has the times of "
+                f"block {other.index} of launch {other.launch}, {how}"
+            )
 
 
 def _candidates(group: _Group) -> Sequence[tuple[int, int]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from mmap import mmap
@@ -22,7 +22,7 @@ from typing import Any, Literal
 from cryptography import x509
 
 from appliance.challenge.entries import Receipt
-from appliance.errors import EvidenceError, RecordFormError
+from appliance.errors import EvidenceError, GivenUpError, RecordFormError
 from appliance.ipc import confined_child
 from appliance.judging.verdict import Judge
 from appliance.planning import challenge_window, library_ranges
@@ -135,7 +135,8 @@ def verify(path: Path, terms: Terms = ANYBODY) -> Verification:
 def examine(given: Given, terms: Terms = ANYBODY) -> tuple[Verification, Bundle | None]:
     """As `verify`, of what was read already, with the records that were checked.
 
-    None where they could not be read. They are worth what the verification says of them.
+    None where they could not be read. They are worth what the verification says of them, and of a
+    run that was judged they have its last line alone: the others take most of the memory.
     """
     examination = _examination(given, terms)
     return _verification(examination, _checks(examination)), examination.parsed
@@ -151,9 +152,15 @@ def check_finished(bundle: Bundle, lines: list[Line]) -> None:
     """
     _checked_conduct(replace(bundle, lines=tuple(lines)), datetime.now(UTC))
     judge = _judge_of(bundle)
-    lines.reverse()
-    run_checks.check_interim_analyses(judge, (lines.pop() for _ in range(len(lines))))
+    run_checks.check_interim_analyses(judge, _taken_off(lines))
     _derived(bundle, judge)
+
+
+def _taken_off(lines: list[Line]) -> Iterator[Line]:
+    """Each line in its order; the list no longer has it, and is empty at the end."""
+    lines.reverse()
+    while lines:
+        yield lines.pop()
 
 
 def check_unfinished(bundle: Bundle) -> None:
@@ -167,13 +174,25 @@ def check_unfinished(bundle: Bundle) -> None:
 def verify_confined(path: Path, terms: Terms = ANYBODY) -> Verification:
     """As `verify`, in a child with limits that no evidence needs (see ipc/confined_child.py).
 
-    Raises EvidenceError, too, for evidence that the child did not survive.
+    Raises EvidenceError, too, for evidence that the child did not survive. Of a PDF the answer is
+    the same whether its parser finds it wrong or runs out of time or memory, which is chance.
     """
     room = evidence_path.journal_room(path, terms.total)
-    answer = confined_child.call(
-        str(path), lambda: _answer(_examined(path, terms, room)[1]), _limits(terms.total)
-    )
+    try:
+        answer = confined_child.call(
+            str(path), lambda: _answer(_examined(path, terms, room)[1]), _limits(terms.total)
+        )
+    except GivenUpError:
+        if not evidence_path.is_of_kind(path, "pdf"):
+            raise
+        return _unreadable_pdf(path, terms)
     return _of_answer(answer, path)
+
+
+def _unreadable_pdf(path: Path, terms: Terms) -> Verification:
+    """What is said of a PDF in which nothing can be read, as of one without a byte."""
+    given = Given(path=path, kind="pdf", content=b"", total=terms.total)
+    return examine(given, terms)[0]
 
 
 def read_confined(path: Path, terms: Terms = ANYBODY) -> tuple[Verification, Mapping[str, bytes]]:
@@ -329,23 +348,22 @@ class _Check:
     rests_on: tuple[str, ...]
     run: Callable[[_Examination], str]
     parses: bool = False  # what a stranger wrote, with parsers that he may make slow
+    is_made_late: bool = False  # it takes the lines, or rests on a check that does
 
 
 def _checks(examination: _Examination) -> tuple[CheckLine, ...]:
     """Make every check that can be made; a failed one takes along those that rest on it."""
-    lines: list[CheckLine] = []
-    status: dict[str, Status] = {}
-    for number, check in enumerate(CHECKS, 1):
-        missing = [name for name in check.rests_on if status[name] != "pass"]
+    made: dict[str, CheckLine] = {}
+    for number, check in sorted(enumerate(CHECKS, 1), key=lambda one: one[1].is_made_late):
+        missing = [name for name in check.rests_on if made[name].status != "pass"]
         if missing:
             outcome: tuple[Status, str] = ("not_done", f'rests on "{missing[0]}"')
         else:
             outcome = _outcome(check, examination)
-        status[check.name] = outcome[0]
-        lines.append(
-            CheckLine(number=number, name=check.name, status=outcome[0], sentence=outcome[1])
+        made[check.name] = CheckLine(
+            number=number, name=check.name, status=outcome[0], sentence=outcome[1]
         )
-    return tuple(lines)
+    return tuple(made[check.name] for check in CHECKS)
 
 
 def _outcome(check: _Check, examination: _Examination) -> tuple[Status, str]:
@@ -616,9 +634,12 @@ def _check_libraries(bundle: Bundle) -> None:
 
 
 def _interim_analyses(examination: _Examination) -> str:
+    """The judge takes the lines, which every other check has read by then."""
     bundle = examination.bundle
     examination.judge = _judge_of(bundle)
-    count = run_checks.check_interim_analyses(examination.judge, bundle.lines)
+    lines = list(bundle.lines)
+    examination.parsed = bundle = replace(bundle, lines=bundle.lines[-1:])
+    count = run_checks.check_interim_analyses(examination.judge, _taken_off(lines))
     return f"{count} interim analyses made again, each with the same answer"
 
 
@@ -741,8 +762,10 @@ CHECKS = (
     _Check(name="records", rests_on=("statement",), run=_records, parses=True),
     _Check(name="chain", rests_on=("records",), run=_chain),
     _Check(name="conduct", rests_on=("chain",), run=_conduct),
-    _Check(name="interim analyses", rests_on=("conduct",), run=_interim_analyses),
-    _Check(name="verdict", rests_on=("conduct",), run=_verdict),
+    _Check(
+        name="interim analyses", rests_on=("conduct",), run=_interim_analyses, is_made_late=True
+    ),
+    _Check(name="verdict", rests_on=("conduct",), run=_verdict, is_made_late=True),
     _Check(name="facts", rests_on=("conduct",), run=_facts),
     _Check(name="pages", rests_on=("report",), run=_pages, parses=True),
     _Check(name="attempt", rests_on=("conduct",), run=_attempt),

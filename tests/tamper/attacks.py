@@ -140,11 +140,12 @@ ATTACKS = (
     ),
     Attack(
         number=18,
-        title="a zip of which programs unpack different files: something before or between those "
-        "of its list, two that overlap, another number of them",
+        title="a zip of which programs unpack different files, or elsewhere: something before or "
+        "between those of its list, two that overlap, other names and sizes than its list has, a "
+        "folder that is `..` or the root",
         at_first="accepted",
         today="refused",
-        tests=("test_hostile_paths.py",),
+        tests=("test_hostile_paths.py", "test_archives.py"),
     ),
     Attack(
         number=19,

@@ -2,12 +2,15 @@
 
 `make tamper` runs 20,000 of them, by scripts/fuzz_verify.py. An input fails where it verifies
 without having been signed anew, where the verifier raises anything but a domain error or is killed,
-and where it takes more than 5 s of a processor or 500 MB.
+and where it takes more than 5 s of a processor or 500 MB. Memory is what the machine loses to both
+processes at one moment (see memory.py); the sum of their peaks is an upper bound, which counts what
+both share twice.
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import resource
 import select
@@ -16,11 +19,12 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tamper.memory import Sampler
 from tamper.mutations import Genuine, Input, drawn
 
 from appliance.errors import ApplianceError, BenchError
@@ -33,11 +37,13 @@ MOST_BYTES = 500 * 10**6
 LIMIT_SECONDS = 90  # by the clock, on a machine that does much else; then it is ended, and fails
 LIMIT_BYTES = 4 * 2**30  # of its address space, so that this machine goes on
 WORST = 10
+WORST_BY = (("time", "seconds"), ("memory", "peak_bytes"))
 REFUSED, NOT_STATED = 4, 3
 Fields = dict[str, Any]
 NOTHING: Fields = {"kind": "?", "is_signed": False, "code": 5, "crash": ""}
 BOTH = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-"""Who verifies and the child in which he does; what both share is counted twice."""
+"""Who verifies and the child in which he does."""
+SAMPLE_SECONDS = 0.01
 KILLED = "what reads it ended ("  # by a signal, which no input may bring about
 
 
@@ -45,7 +51,8 @@ KILLED = "what reads it ended ("  # by a signal, which no input may bring about
 class Outcome:
     """What came of an input: an exit code or `crash`, what it took of processors and memory.
 
-    `peak_bytes` are those of the process and of its confined child together.
+    `peak_bytes` are the most that the process and its confined child were seen to take together,
+    `bound_bytes` the sum of the peaks of both, which nothing exceeds.
     """
 
     number: int
@@ -55,6 +62,7 @@ class Outcome:
     crash: str
     seconds: float
     peak_bytes: int
+    bound_bytes: int
 
     @property
     def fault(self) -> str:
@@ -83,39 +91,62 @@ def tried(genuine: Genuine, seed: int, number: int) -> Outcome:
     """Draw the input in a process of its own, and verify it in another, which alone is measured."""
     with tempfile.TemporaryDirectory(dir=_folder()) as name:
         path = Path(name) / "given"
-        fields, _, _ = _forked(lambda: _drawn(genuine, seed, number, path))
-        seconds, peak_bytes = 0.0, 0
+        fields, _ = _forked(lambda: _drawn(genuine, seed, number, path))
+        used = Used()
         if not fields["crash"]:
             place = path / str(fields.pop("alone"))
-            verdict, seconds, peak_bytes = _forked(lambda: _verified(place))
+            verdict, used = _forked(lambda: _verified(place))
             fields |= {name: verdict[name] for name in ("code", "crash")}
-            peak_bytes = verdict.get("peak_bytes", peak_bytes)
-    return Outcome(number=number, seconds=seconds, peak_bytes=peak_bytes, **fields)
+            used.bound_bytes = verdict.get("bound_bytes", used.bound_bytes)
+    return Outcome(
+        number=number,
+        seconds=used.seconds,
+        peak_bytes=used.peak_bytes or used.bound_bytes,  # it was too quick to be looked at
+        bound_bytes=used.bound_bytes,
+        **fields,
+    )
 
 
-def _forked(work: Callable[[], Fields]) -> tuple[Fields, float, int]:
-    """What a fork answers, with the processor time and the peak memory that it took."""
+@dataclass(kw_only=True)
+class Used:
+    """Processor time of a fork and its children, their most memory as seen, and as it can be."""
+
+    seconds: float = 0.0
+    peak_bytes: int = 0
+    bound_bytes: int = 0
+
+
+def _forked(work: Callable[[], Fields]) -> tuple[Fields, Used]:
+    """What a fork answers, with what it took."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reader)
         _in_child(work, writer)
     os.close(writer)
-    reply = _read(reader, child)
+    sampler = Sampler(child)
+    reply = _read(reader, child, sampler)
     _, status, usage = os.wait4(child, 0)
     os.close(reader)
     death = f"ended by signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "no answer"
     fields: Fields = {**NOTHING, "crash": death}
     fields = {**NOTHING, **json.loads(reply)} if reply else fields
-    return fields, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+    return fields, Used(
+        seconds=usage.ru_utime + usage.ru_stime,
+        peak_bytes=sampler.peak_bytes,
+        bound_bytes=usage.ru_maxrss * 1024,
+    )
 
 
-def _read(reader: int, child: int) -> bytes:
-    """What the child says until it ends; nothing where it does not end in time."""
+def _read(reader: int, child: int, sampler: Sampler) -> bytes:
+    """What the child says until it ends, with looks at its memory; it is ended if it does not."""
     reply, end = b"", time.monotonic() + LIMIT_SECONDS
     while time.monotonic() < end:
-        ready, _, _ = select.select([reader], [], [], max(0.0, end - time.monotonic()))
-        piece = os.read(reader, 65536) if ready else b""
+        ready, _, _ = select.select([reader], [], [], SAMPLE_SECONDS)
+        if not ready:
+            sampler.look()
+            continue
+        piece = os.read(reader, 65536)
         if not piece:
             break
         reply += piece
@@ -155,7 +186,7 @@ def _verified(path: Path) -> Fields:
         code, crash = REFUSED, str(error) if KILLED in str(error) else ""
     except Exception as error:  # noqa: BLE001 - a crash, to be reported
         crash = f"{type(error).__name__}: {error}"[:300]
-    return {"code": code, "crash": crash, "peak_bytes": sum(map(_peak_bytes, BOTH))}
+    return {"code": code, "crash": crash, "bound_bytes": sum(map(_peak_bytes, BOTH))}
 
 
 def _peak_bytes(who: int) -> int:
@@ -182,9 +213,18 @@ def written(given: Input, folder: Path) -> Path:
 def outcomes(
     genuine: Genuine, seed: int, numbers: Sequence[int], workers: int
 ) -> Iterator[Outcome]:
-    """What came of each input, so many at a time."""
-    with ThreadPoolExecutor(workers) as pool:
-        yield from pool.map(lambda number: tried(genuine, seed, number), numbers)
+    """What came of each input, so many at a time, by processes of one thread that may fork."""
+    _given[:] = [(genuine, seed)]
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as pool:
+        yield from pool.map(_tried, numbers)
+
+
+_given: list[tuple[Genuine, int]] = []
+"""What the processes of a pool are born with: a key cannot be sent to them."""
+
+
+def _tried(number: int) -> Outcome:
+    return tried(*_given[-1], number)
 
 
 def summary(seen: Sequence[Outcome]) -> str:
@@ -194,11 +234,12 @@ def summary(seen: Sequence[Outcome]) -> str:
         f"{kind:12} {how:12} exit {code}: {number}"
         for (kind, how, code), number in sorted(counts.items())
     ]
-    for title, key in (("seconds", "seconds"), ("bytes", "peak_bytes")):
+    for title, key in WORST_BY:
         worst = sorted(seen, key=lambda one: -getattr(one, key))[:WORST]
         lines += [f"the {WORST} worst by {title}:"]
         lines += [
-            f"  {one.number}: {one.kind}, {one.seconds:.2f} s, {one.peak_bytes / 1e6:.0f} MB"
+            f"  {one.number}: {one.kind}, {one.seconds:.2f} s, {one.peak_bytes / 1e6:.0f} MB, "
+            f"at most {one.bound_bytes / 1e6:.0f} MB"
             for one in worst
         ]
     return "\n".join(lines)

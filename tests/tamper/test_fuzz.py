@@ -12,7 +12,14 @@ from tamper.mutations import KINDS
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "fuzz_verify.py"
 HARMLESS = Outcome(
-    number=0, kind="bytes", is_signed=False, code=4, crash="", seconds=0.1, peak_bytes=10**8
+    number=0,
+    kind="bytes",
+    is_signed=False,
+    code=4,
+    crash="",
+    seconds=0.1,
+    peak_bytes=10**8,
+    bound_bytes=6 * 10**8,
 )
 
 

@@ -576,7 +576,14 @@ def with_utc(lines: Sequence[Line], number: int, utc: str) -> bytes:
     return b"".join(text + b"\n" for text in made)
 
 
-@pytest.mark.parametrize("utc", ["", "yesterday", "2026-11-21T12:00:00", "2026-13-01T00:00:00Z"])
+@pytest.mark.parametrize(
+    "utc",
+    [
+        *("", "yesterday", "2026-11-21T12:00:00", "2026-13-01T00:00:00Z"),
+        *("2026-11-21T12:00:03.000+14:00", "2026-W47-6T12:00:03.000Z", "2026-11-21T12:00:03Z"),
+        *("2026-11-21T12:00:60.000Z", "0001-01-01T00:00:00.000+14:00", "2026-11-21 12:00:03.000Z"),
+    ],
+)
 def test_a_line_at_no_time_is_found(utc: str) -> None:
     lines = chain(healthy().events[:5])
     assert len(replay(with_utc(lines, 3, lines[3].utc), lines[0].prev)) == 5

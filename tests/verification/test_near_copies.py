@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,12 +12,14 @@ from support.recorded_runs import RUNS, recorded_run
 from appliance.errors import EvidenceError
 from appliance.records.journal import Block, Line
 from appliance.verification.near_copies import (
+    FEWEST,
     are_copies,
     check_near_copies,
     repeats_itself,
 )
 
 RNG = np.random.default_rng(5)
+Change = Callable[[np.ndarray], np.ndarray]
 
 
 def copied(lines: Sequence[Line], noise_ns: int, share: float = 1.0) -> list[Line]:
@@ -47,11 +49,38 @@ def test_no_recorded_run_of_a_device_is_accused(name: str) -> None:
     check_near_copies(run.plan, run.lines)
 
 
-@pytest.mark.parametrize(("noise_ns", "share"), [(0, 1.0), (9, 1.0), (50, 1.0), (9, 0.6)])
+@pytest.mark.parametrize(("noise_ns", "share"), [(1, 1.0), (9, 1.0), (50, 1.0), (9, 0.6)])
 def test_copies_with_other_last_digits_are_found(noise_ns: int, share: float) -> None:
     run = recorded_run("smoke")
     with pytest.raises(EvidenceError, match="but for the last digits"):
         check_near_copies(run.plan, copied(run.lines, noise_ns, share))
+
+
+@pytest.mark.parametrize(
+    ("change", "how"),
+    [
+        (lambda times: times[::-1], "in another order"),
+        (lambda times: np.roll(times, 5), "in another order"),
+        (RNG.permutation, "in another order"),
+        (lambda times: times + 12_345, "and as much more in each"),
+        (lambda times: times - 777, "and as much more in each"),
+    ],
+)
+def test_copies_in_another_order_or_shifted_are_found(change: Change, how: str) -> None:
+    run = recorded_run("smoke")
+    blocks = [line for line in run.lines if isinstance(line.event, Block)]
+    one = next(line for line in blocks if len(set(line.event.wall_ns)) >= FEWEST)
+    case = one.event.launch.rpartition("/")[0]
+    other = next(
+        line
+        for line in blocks
+        if line.event.launch.rpartition("/")[0] == case and line.event.launch != one.event.launch
+    )
+    times = tuple(change(np.array(one.event.wall_ns)).tolist())
+    forged = replace(other, event=replace(other.event, wall_ns=times))
+    lines = [forged if line is other else line for line in run.lines]
+    with pytest.raises(EvidenceError, match=f"has the times of .*, {how}"):
+        check_near_copies(run.plan, lines)
 
 
 def test_times_with_the_noise_of_a_device_are_no_copies() -> None:
