@@ -123,7 +123,7 @@ class ImageTraining(Workload[Training, Trained]):
         return begin_training(
             target,
             seed=seed,
-            make=self.network,
+            make=lambda *_: self.network(),
             rule=self.rule(),
             inputs=DrawnInputs(draw=self.inputs, layout=self.layout),
             num_inputs=self.num_inputs,
