@@ -29,6 +29,7 @@ from workloads.parts.training.inputs import Tensors
 from workloads.parts.training.state import seeded
 from workloads.reformer import Reformer
 from workloads.resnet50 import Resnet50
+from workloads.resnet152 import Resnet152
 from workloads.rlhf import Rlhf
 from workloads.t5 import T5
 from workloads.text_to_image import TextToImage
@@ -66,6 +67,7 @@ WEIGHTS: dict[str, Callable[[Drawer], object]] = {
     "weights of llava": lambda drawer: Llava(**Llava.small).fresh(drawer, HOST),
     "weights of llm_full": lambda drawer: LlmFull(**LlmFull.small).fresh(drawer, HOST),
     "weights of llm_lora": lambda drawer: LlmLora(**LlmLora.small).fresh(drawer, HOST),
+    "weights of resnet152": lambda drawer: Resnet152(**Resnet152.small).fresh(drawer, HOST),
     "weights of rlhf": lambda drawer: initialized(Rlhf(**Rlhf.small)._scaled, drawer, HOST),
     "weights of vjepa": lambda drawer: Vjepa(**Vjepa.small).fresh(drawer, HOST),
 }
@@ -115,7 +117,18 @@ def test_one_wrong_integer_of_a_device_is_found_in_every_tensor_that_a_row_draws
     assert f'"{target.drawn[0].drawn.name}" differs' in inputs.detects_what
 
 
-TRAININGS: list[type[Workload[Any, Any]]] = [Dinov2Giant, Llava, LlmFull, LlmLora, Rlhf, Vjepa]
+TRAININGS: list[type[Workload[Any, Any]]] = [
+    Dinov2Giant,
+    Llava,
+    LlmFull,
+    LlmLora,
+    Reformer,
+    Resnet152,
+    Rlhf,
+    T5,
+    Vjepa,
+    Whisper,
+]
 
 
 @pytest.mark.parametrize("kind", TRAININGS, ids=lambda kind: kind.__name__)

@@ -12,6 +12,7 @@ from transformers import BertConfig, BertModel
 from workloads.dinov2_giant import Dinov2Giant
 from workloads.parts.drawing.drawn import HostDraws
 from workloads.parts.drawing.initial_weights import initialized
+from workloads.regnet_y_128gf import RegnetY128gf
 from workloads.rlhf import Rlhf
 from workloads.vjepa import Vjepa
 
@@ -19,6 +20,7 @@ HOST = torch.device("cpu")
 SEED = 5
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "dinov2_giant": Dinov2Giant(**Dinov2Giant.small).network,
+    "regnet_y_128gf": RegnetY128gf(**RegnetY128gf.small).network,
     "rlhf": Rlhf(**Rlhf.small)._scaled,
     "vjepa": Vjepa(**Vjepa.small).network,
 }
