@@ -122,7 +122,6 @@ TRAININGS: list[type[Workload[Any, Any]]] = [
     Llava,
     LlmFull,
     LlmLora,
-    Reformer,
     Resnet152,
     Rlhf,
     T5,
