@@ -159,7 +159,7 @@ class Bert(Workload[Training, Trained]):
         return begin_training(
             target,
             seed=seed,
-            make=self._model,
+            make=lambda *_: self._model(),
             rule=AdamW(learning_rate=self.learning_rate),
             inputs=DrawnInputs(draw=self._draw),
             num_inputs=self.num_inputs,

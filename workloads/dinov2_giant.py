@@ -168,7 +168,7 @@ class Dinov2Giant(SelfTaught):
     """
 
     summary: ClassVar[str] = "DINOv2 self-supervised training, ViT-g/14 on many crops"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     small: ClassVar[Parameters] = {
         "batch": 4,
         "num_inputs": 64,
@@ -260,10 +260,12 @@ class Dinov2Giant(SelfTaught):
         shares = [_LEAST_HIDDEN + step * (index + 0.5) for index in range(number)]
         return [max(1, round(share * self._patches)) for share in shares]
 
-    def model(self) -> Distillation:
+    def network(self) -> Student:
         head = self._head()
-        student = Student(self._backbone(), head, head if self.is_shared else self._head())
-        return Distillation(student, self.temperature)
+        return Student(self._backbone(), head, head if self.is_shared else self._head())
+
+    def taught(self, network: Student) -> Distillation:
+        return Distillation(network, self.temperature)
 
     def _backbone(self) -> Dinov2Model:
         config = Dinov2Config(
@@ -277,10 +279,8 @@ class Dinov2Giant(SelfTaught):
             initializer_range=_SPREAD * self.hidden**-0.5,
         )
         backbone = Dinov2Model(config)
-        embeddings = Embeddings(config)
-        embeddings.load_state_dict(backbone.embeddings.state_dict())
-        embeddings.prepare(self.small_side // _PATCH)
-        backbone.embeddings = embeddings
+        backbone.embeddings.__class__ = Embeddings
+        backbone.embeddings.prepare(self.small_side // _PATCH)
         return backbone
 
     def _head(self) -> Head:

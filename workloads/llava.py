@@ -37,10 +37,10 @@ from workloads.contract.failures import ParameterError
 from workloads.parts.datasets.captions import captioned_images, require_room
 from workloads.parts.datasets.text import IGNORED
 from workloads.parts.drawing.drawn import Drawer
+from workloads.parts.drawing.weights import begin
 from workloads.parts.numerics.parameters import require_choice, require_even_heads, require_positive
-from workloads.parts.numerics.precision import dtype_named
+from workloads.parts.numerics.precision import dtype_named, set_format
 from workloads.parts.numerics.size import count_flops
-from workloads.parts.numerics.weights import fill
 from workloads.parts.training.audit import Audit, What, is_of_layers, loss_of_next, require_followed
 from workloads.parts.training.bounds import ErrorBounds
 from workloads.parts.training.inputs import DrawnInputs, Inputs, Tensors, of_rank
@@ -77,7 +77,7 @@ class Llava(Supervised):
     """
 
     summary: ClassVar[str] = "LLaVA-1.5-7B shape training on captioned images"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     small: ClassVar[Parameters] = {
         "side": 32,
         "patch": 8,
@@ -185,19 +185,13 @@ class Llava(Supervised):
             unread.requires_grad_(requires_grad=False)
         return model
 
-    def fresh(self, seed: int) -> torch.nn.Module:
+    def fresh(self, drawer: Drawer, device: torch.device) -> torch.nn.Module:
         with no_init_weights():
             model = self.model()
         for parameter in model.parameters():
             if parameter.dim() > 1:
-                parameter.data = parameter.data.to(dtype_named(self.weights))
-        fill(model, seed)
-        with torch.no_grad():
-            for name, parameter in model.named_parameters():
-                if name.endswith(".bias"):
-                    parameter.zero_()
-                elif parameter.dim() == 4:  # noqa: PLR2004 - a convolution, drawn by its last side
-                    parameter.mul_((parameter.shape[-1] / parameter[0].numel()) ** 0.5)
+                set_format(parameter, dtype_named(self.weights))
+        begin(model, drawer, device, zeros=(".bias",))
         return model
 
     def source(self) -> Inputs:

@@ -25,7 +25,7 @@ from transformers import LlamaForCausalLM
 from appliance.records.json import Parameters
 from workloads.parts.language.llm import CausalTuning
 from workloads.parts.numerics.parameters import require_choice
-from workloads.parts.numerics.precision import dtype_named
+from workloads.parts.numerics.precision import dtype_named, set_format
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class LlmFull(CausalTuning):
     """`weights` is the format in which weights, gradients and moments are kept."""
 
     summary: ClassVar[str] = "Llama-3.1 shape tuned in all its weights on packed texts"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     small: ClassVar[Parameters] = {
         "shape": "own",
         "vocabulary": 512,
@@ -70,7 +70,9 @@ class LlmFull(CausalTuning):
 
     def settle(self, model: torch.nn.Module) -> None:
         """Gains lie around one: in bfloat16 they learn nothing, and are frozen."""
-        model.to(dtype_named(self.weights))
+        for parameter in model.parameters():
+            set_format(parameter, dtype_named(self.weights))
+        model.to(dtype_named(self.weights))  # of which only buffers are left
         if self.weights == "bfloat16":
             for parameter in model.parameters():
                 parameter.requires_grad_(parameter.dim() > 1)

@@ -27,9 +27,10 @@ from peft import LoraConfig, inject_adapter_in_model
 from transformers import LlamaForCausalLM
 
 from appliance.records.json import Parameters
+from workloads.parts.drawing.weights import Gains
 from workloads.parts.language.llm import CausalTuning
 from workloads.parts.numerics.parameters import require_positive
-from workloads.parts.numerics.precision import dtype_named
+from workloads.parts.numerics.precision import dtype_named, set_format
 
 ADAPTED = ("q_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 _SMALL = 0.05
@@ -41,7 +42,7 @@ class LlmLora(CausalTuning):
     """`rank` is the inner size of an adapter, whose output is scaled by `alpha` over `rank`."""
 
     summary: ClassVar[str] = "LoRA fine-tuning of the Llama-3.1 shape on packed texts"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     small: ClassVar[Parameters] = {
         "shape": "own",
         "vocabulary": 512,
@@ -59,6 +60,7 @@ class LlmLora(CausalTuning):
     }
     data_pattern: ClassVar[str] = "generated texts, packed"
     domain: ClassVar[str] = "language model tuning"
+    gains: ClassVar[Gains] = {".lora_B.default.weight": _SMALL}
     variants: ClassVar[Mapping[str, Parameters]] = {
         "one sequence more": {"batch_change": 1},
         "one layer more": {"extra_layers": 1},
@@ -88,15 +90,7 @@ class LlmLora(CausalTuning):
         """What is frozen goes into the format of the products; adapters stay in float32."""
         for parameter in model.parameters():
             if not parameter.requires_grad:
-                parameter.data = parameter.data.to(dtype_named(self.dtype))
-
-    def fresh(self, seed: int) -> torch.nn.Module:
-        model = super().fresh(seed)
-        with torch.no_grad():
-            for name, parameter in model.named_parameters():
-                if ".lora_B." in name:
-                    parameter.mul_(_SMALL)
-        return model
+                set_format(parameter, dtype_named(self.dtype))
 
 
 WORKLOAD = LlmLora

@@ -210,7 +210,7 @@ class RecursionGfn(Workload[State, Sampled]):
         state = begin_training(
             target,
             seed=seed,
-            make=self._model,
+            make=lambda *_: self._model(),
             rule=AdamW(learning_rate=self.learning_rate, decay=0.0),
             inputs=GeneratedInputs(generate=self._generate),
             num_inputs=self.num_inputs,

@@ -36,6 +36,7 @@ from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.parts.datasets.text import FIRST_ORDINARY, Language, masked_text
 from workloads.parts.drawing.drawn import Drawer
+from workloads.parts.drawing.initial_weights import initialized
 from workloads.parts.language.hashed import reformer
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.size import count_flops
@@ -54,7 +55,7 @@ class Reformer(Supervised):
     """
 
     summary: ClassVar[str] = "Reformer training by masked tokens"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     small: ClassVar[Parameters] = {
         "batch": 4,
         "length": 128,
@@ -141,6 +142,9 @@ class Reformer(Supervised):
                 pad_token_id=None,  # else every step waits for the device to look for padding
             )
         )
+
+    def fresh(self, drawer: Drawer, device: torch.device) -> torch.nn.Module:
+        return initialized(self.model, drawer, device)
 
     def source(self) -> Inputs:
         return DrawnInputs(draw=self.draw)

@@ -56,7 +56,8 @@ class RegnetY128gf(ImageTraining):
     """
 
     summary: ClassVar[str] = "RegNetY-128GF training, images on the device"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
+    has_drawn_weights: ClassVar[bool] = True
     small: ClassVar[Parameters] = {
         "batch": 4,
         "side": 64,

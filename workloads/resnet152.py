@@ -29,7 +29,8 @@ ERROR_BOUNDS = ErrorBounds(
 @dataclass(frozen=True, kw_only=True)
 class Resnet152(ResnetTraining):
     summary: ClassVar[str] = "ResNet-152 training, images on the device"
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
+    has_drawn_weights: ClassVar[bool] = True
     depths: ClassVar[tuple[int, int, int, int]] = DEPTHS_152
     small: ClassVar[Parameters] = {
         "batch": 4,

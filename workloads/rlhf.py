@@ -6,7 +6,8 @@ updates of policy and value model by proximal policy optimisation with AdamW. Al
 shape of Pythia-1B; the value model begins as the reward model. Its unit is a token of a response:
 prompts are not counted, and as no token ends a response there is no padding.
 
-Prompts and the noise that draws tokens are drawn on the device. Tokens, all log-probabilities,
+First weights, prompts and the noise that draws tokens are drawn on the device; the frozen models
+are held to what learns, as it was when the generator had drawn it. Tokens, all log-probabilities,
 scores and values are held to float64 without a cache; rewards, advantages, losses and all updates
 to their formulas; the gradients of the first and the last update to float64
 (`parts/reinforcement/feedback.py`). A stale response, a swapped reward, a penalty of the wrong
@@ -39,7 +40,8 @@ from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.auditing.sampling import Plan, Sampling, beyond, never
 from workloads.parts.distributed.sharding import num_batches, require_parallel
-from workloads.parts.drawing.drawn import Drawer
+from workloads.parts.drawing.drawn import Drawer, Draws
+from workloads.parts.drawing.initial_weights import initialized
 from workloads.parts.numerics import initial
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.precision import dtype_named
@@ -86,7 +88,7 @@ class Rlhf(Workload[State, Learned]):
     """
 
     summary: ClassVar[str] = "RLHF by proximal policy optimisation, Pythia-1B"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     small: ClassVar[Parameters] = {
         "batch": 8,
         "prompt": 8,
@@ -243,20 +245,22 @@ class Rlhf(Workload[State, Learned]):
             value_weight=self.value_weight,
         )
 
-    def _drawn(self) -> ActorCritic:
+    def _scaled(self) -> ActorCritic:
         model = self._model()
         initial.scaled(model)
         return model
 
     def build(self, target: Target, seed: int) -> State:
         dtype = dtype_named(self.dtype)
-        model = seeded(seed, self._drawn).train()
-        reference, reward = _frozen(model.policy, dtype), _frozen(model.value, dtype)
-        checksums = feedback.frozen_checksums({"reference": reference, "reward": reward})
+        draws = Draws(target=target, seed=seed)
+        model = seeded(seed, lambda: initialized(self._scaled, draws, target.device)).train()
+        learning: dict[str, Model] = {"reference": model.policy, "reward": model.value}
+        reference, reward = (_frozen(one, dtype).to(target.device) for one in learning.values())
+        checksums = feedback.frozen_checksums(learning, dtype)
         state = begin_training(
             target,
             seed=seed,
-            make=lambda: model,
+            make=lambda *_: model,
             rule=self.rule,
             inputs=DrawnInputs(draw=self.draw),
             num_inputs=self.num_inputs,
@@ -266,8 +270,6 @@ class Rlhf(Workload[State, Learned]):
             error_bounds=ErrorBounds(loss=0, logits=0, gradients=0),
             result=lambda result: result,
         )
-        for frozen in (reference, reward):
-            torch.nn.Module.to(frozen, target.device)
         assert isinstance(state.batches, DrawnSets)  # noqa: S101 - what begin drew
         inputs = state.batches
         state.batches, state.cycle = [], InputCycle(of=self.updates)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
 from transformers import T5Config, T5ForConditionalGeneration
 
 from appliance.records.json import Parameters
@@ -25,6 +26,7 @@ from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.parts.datasets.text import FIRST_ORDINARY, Language, dictionary, translated_text
 from workloads.parts.drawing.drawn import Drawer
+from workloads.parts.drawing.initial_weights import initialized
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.size import count_training_flops
 from workloads.parts.training.bounds import ErrorBounds
@@ -40,7 +42,7 @@ class T5(Supervised):
     """`inner` is the width of the feed-forward layers, `head` that of one head of attention."""
 
     summary: ClassVar[str] = "T5-small training from text to text"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     small: ClassVar[Parameters] = {
         "batch": 8,
         "length": 32,
@@ -100,6 +102,9 @@ class T5(Supervised):
                 **_START,
             )
         )
+
+    def fresh(self, drawer: Drawer, device: torch.device) -> torch.nn.Module:
+        return initialized(self.model, drawer, device)
 
     def source(self) -> Inputs:
         return DrawnInputs(draw=self.draw)

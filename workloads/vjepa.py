@@ -135,7 +135,7 @@ def _distance(foreseen: torch.Tensor, true: torch.Tensor) -> torch.Tensor:
 @dataclass(frozen=True, kw_only=True)
 class Vjepa(SelfTaught):
     summary: ClassVar[str] = "V-JEPA self-supervised training, ViT-H/16 on videos"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     small: ClassVar[Parameters] = {
         "batch": 4,
         "frames": 8,
@@ -242,7 +242,7 @@ class Vjepa(SelfTaught):
         places = self._across**2
         return [min(places - 1, round(share * places)) for share in _HIDDEN]
 
-    def model(self) -> Foresight:
+    def network(self) -> VJEPA2Model:
         config = VJEPA2Config(
             patch_size=_PATCH,
             crop_size=self.side,
@@ -261,7 +261,10 @@ class Vjepa(SelfTaught):
             pred_zero_init_mask_tokens=False,
             initializer_range=_SPREAD * self.hidden**-0.5,
         )
-        return Foresight(VJEPA2Model(config))
+        return VJEPA2Model(config)
+
+    def taught(self, network: VJEPA2Model) -> Foresight:
+        return Foresight(network)
 
     def source(self) -> Inputs:
         return DrawnInputs(draw=self.draw)

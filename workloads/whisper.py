@@ -26,6 +26,7 @@ from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.parts.datasets.melodies import drawn_songs, drawn_spectrograms
 from workloads.parts.drawing.drawn import Drawer
+from workloads.parts.drawing.initial_weights import initialized
 from workloads.parts.numerics.initial import scaled
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.size import count_flops
@@ -41,7 +42,7 @@ class Whisper(Supervised):
     """`positions` is the number of places that the encoder attends to, 50 for each second."""
 
     summary: ClassVar[str] = "Whisper-tiny encoder training to classify melodies"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     small: ClassVar[Parameters] = {
         "batch": 8,
         "positions": 75,
@@ -107,6 +108,9 @@ class Whisper(Supervised):
         model = WhisperForAudioClassification(config)
         scaled(model)
         return model
+
+    def fresh(self, drawer: Drawer, device: torch.device) -> torch.nn.Module:
+        return initialized(self.model, drawer, device)
 
     def source(self) -> Inputs:
         return DrawnInputs(draw=self.draw)

@@ -12,7 +12,8 @@ costs a quarter of a look-up and 4 random bits, where a table for each number of
 four times as many integer operations on every device.
 
 Another mean and deviation make another table, computed in float64 and then rounded to the format,
-so that a weight of a network is looked up like any other number. NumPy multiplies and adds one
+so that a weight of a network is looked up like any other number. So does another width of uniform
+numbers, which are then 65,536. NumPy multiplies and adds one
 after the other, each rounded as IEEE 754 says.
 
 Uniform numbers and integers are scaled: of n integers the random number of w bits gives
@@ -68,7 +69,7 @@ class Map:
     """From bits to values: `kind`, and of integers the `low`est and the `high`est.
 
     "normal" is the normal distribution of that `mean` and standard `deviation`, "uniform" that from
-    -0.5 to 0.5, "words" are 64 random bits each, as they come.
+    -0.5 to 0.5 times the `deviation`, "words" are 64 random bits each, as they come.
     """
 
     kind: Kind
@@ -91,14 +92,16 @@ class Map:
         """Bits of one random number: 16 by a table, else 32 or 64."""
         if self.kind == "words":
             return 64
-        is_wide = self.kind == "uniform" and num_bytes(dtype) > 2  # noqa: PLR2004 - bytes
+        is_wide = self == UNIFORM and num_bytes(dtype) > 2  # noqa: PLR2004 - bytes
         return 32 if is_wide or self.span > MOST_TABLED else 16
 
     def __str__(self) -> str:
         if self.kind == "integers":
             return f"integers {self.low} to {self.high}"
-        is_standard = (self.mean, self.deviation) == (0.0, 1.0)
-        return self.kind if is_standard else f"normal {self.mean!r} by {self.deviation!r}"
+        if (self.mean, self.deviation) == (0.0, 1.0):
+            return self.kind
+        around = f" {self.mean!r}" if self.kind == "normal" else ""
+        return f"{self.kind}{around} by {self.deviation!r}"
 
 
 NORMAL = Map("normal")
@@ -124,6 +127,19 @@ def normal(mean: float, deviation: float) -> Map:
     return Map("normal", mean=mean, deviation=deviation)
 
 
+def uniform(width: float) -> Map:
+    """Uniform numbers from -width / 2 to width / 2; ValueError if they are out of bounds.
+
+    Of another width than 1 they are 65,536 equally frequent ones, each rounded once to its format.
+    """
+    if not 0 < width <= MOST_NORMAL:
+        raise ValueError(
+            f"uniform numbers {width} wide cannot be drawn: give a width above 0 and at most "
+            f"{MOST_NORMAL:g}"
+        )
+    return Map("uniform", deviation=width)
+
+
 def parse(text: str) -> Map:
     """The map that `str` names; ValueError for any other text."""
     plain: dict[str, Map] = {str(one): one for one in (NORMAL, UNIFORM, WORDS)}
@@ -137,6 +153,8 @@ def parse(text: str) -> Map:
     if kind == "normal":
         mean, _, deviation = rest.partition(" by ")
         drawn = normal(float(mean), float(deviation))
+    if kind == "uniform":
+        drawn = uniform(float(rest.removeprefix("by ")))
     if drawn is None or str(drawn) != text:
         raise ValueError(f"there is no map {text[:40]!r}")
     return drawn
@@ -170,7 +188,8 @@ def table(drawn: Map, dtype: str) -> Bits:
         # Each is rounded once, as IEEE 754 says.
         exact = standard_groups() * drawn.deviation + drawn.mean
     elif drawn.kind == "uniform":
-        exact = np.asarray((2.0 * np.arange(PLACES)[:, None] + 1 - PLACES) * 2.0**-17, np.float64)
+        middles = (2.0 * np.arange(PLACES)[:, None] + 1 - PLACES) * 2.0**-17  # exact
+        exact = np.asarray(middles * drawn.deviation, np.float64)
     else:
         exact = ((np.arange(PLACES)[:, None] * drawn.span) >> 16) + drawn.low
     made = bits_of(exact, dtype)

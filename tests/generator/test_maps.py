@@ -12,7 +12,7 @@ from scipy.special import ndtri
 from appliance.generator import maps
 from appliance.generator.drawing import Drawn, whole
 from appliance.generator.formats import SHORT, bits_of
-from appliance.generator.maps import NORMAL, UNIFORM, WORDS, Map, integers, normal
+from appliance.generator.maps import NORMAL, UNIFORM, WORDS, Map, integers, normal, uniform
 
 TABLES = {
     ("normal", "float64"): "69ebac403a8cce4cdddff18e48f7574b1da3ebfa88488090707d62da6c6decec",
@@ -93,6 +93,16 @@ def test_uniform_numbers_are_uniform(dtype: str) -> None:
     assert scipy.stats.chisquare(np.histogram(drawn, bins=200, range=(-0.5, 0.5))[0]).pvalue > 1e-4
 
 
+@pytest.mark.parametrize("width", [0.25, 3.0])
+def test_uniform_numbers_of_a_width_are_uniform_over_it(width: float) -> None:
+    drawn = whole(Drawn(15, "x", uniform(width), "float32", (2**20,))).view(np.float32)
+    assert len(np.unique(drawn)) == maps.PLACES
+    share = drawn.astype(np.float64) / width
+    assert scipy.stats.chisquare(np.histogram(share, bins=200, range=(-0.5, 0.5))[0]).pvalue > 1e-4
+    middles = (2 * np.arange(maps.PLACES) + 1 - maps.PLACES) / (2 * maps.PLACES)
+    assert np.array_equal(np.unique(drawn), (middles * width).astype(np.float32))
+
+
 @pytest.mark.parametrize("dtype", [*SHORT, "float32"])
 def test_values_are_rounded_once_to_nearest_and_even(dtype: str) -> None:
     """Against torch's conversion of float32, which is exact, and of halves between its numbers."""
@@ -112,7 +122,7 @@ def test_values_are_rounded_once_to_nearest_and_even(dtype: str) -> None:
 
 @pytest.mark.parametrize(
     "drawn",
-    [NORMAL, UNIFORM, WORDS, integers(-3, 9), normal(0.0, 1 / 3), normal(1.0, 0.1)],
+    [NORMAL, UNIFORM, WORDS, integers(-3, 9), normal(0.0, 1 / 3), normal(1.0, 0.1), uniform(0.3)],
     ids=str,
 )
 def test_maps_are_read_back_from_their_names(drawn: Map) -> None:
@@ -135,6 +145,11 @@ def test_maps_are_read_back_from_their_names(drawn: Map) -> None:
         "normal nan by 1.0",
         "normal 0.0 by inf",
         "normal 17.0 by 1.0",
+        "uniform by 1.0",
+        "uniform by 0.10",
+        "uniform by 0.0",
+        "uniform by nan",
+        "uniform by 17.0",
     ],
 )
 def test_other_names_are_refused(text: str) -> None:

@@ -65,7 +65,7 @@ def trained(folder: Path, *, count: int = 2, dtype: str = "float32", **fields: A
     return begin_training(
         Target(device=torch.device("cpu"), artifacts=Artifacts(folder)),
         seed=SEED,
-        make=model,
+        make=lambda *_: model(),
         rule=AdamW(learning_rate=1e-3),
         inputs=GeneratedInputs(generate=batches),
         num_inputs=3,

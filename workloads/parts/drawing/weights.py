@@ -20,6 +20,7 @@ import torch
 from appliance.generator import maps
 from appliance.generator.maps import Map
 from workloads.parts.drawing.drawn import Drawer
+from workloads.parts.drawing.initial_weights import Rule, begun
 
 Gains = Mapping[str, float]
 NO_GAINS: Gains = {}
@@ -69,3 +70,22 @@ def fill(
         if not name.endswith(excluded):
             shape, full = tuple(parameter.shape), prefix + name
             parameter.copy_(weight(drawer, full, shape, parameter.dtype, gains))
+
+
+def begin(
+    model: torch.nn.Module,
+    drawer: Drawer,
+    device: torch.device,
+    *,
+    gains: Gains = NO_GAINS,
+    zeros: tuple[str, ...] = (),
+) -> None:
+    """Put every parameter, in its format, on the device where the drawer draws.
+
+    What `fill` does to a model that lies there already. Parameters whose names end with one of
+    `zeros` are zero.
+    """
+    for name, parameter in model.named_parameters():
+        shape = tuple(parameter.shape)
+        rule: Rule = 0.0 if name.endswith(zeros) else values_of(name, shape, gains)
+        parameter.data = begun(drawer, name, parameter, rule, device)

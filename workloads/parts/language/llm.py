@@ -8,8 +8,8 @@ Activations are made anew in the backward pass, a layer at a time. Of the logits
 fill more memory than the model, a few positions of every sequence leave the step; the loss is
 over all of them, and the gradients come from all of them.
 
-Weights are drawn by name (`parts/numerics/weights.py`), of the variance that keeps signals the same
-size.
+Weights are drawn by name on the device (`parts/drawing/weights.py`), of the variance that keeps
+signals the same size.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -28,10 +28,10 @@ from workloads.contract.failures import ParameterError
 from workloads.parts.datasets.text import FIRST_ORDINARY, Language, packed_text
 from workloads.parts.distributed.sharding import num_batches, require_parallel
 from workloads.parts.drawing.drawn import Drawer
+from workloads.parts.drawing.weights import NO_GAINS, Gains, begin
 from workloads.parts.numerics.depth import count_by_depth
 from workloads.parts.numerics.parameters import require_choice, require_even_heads, require_positive
 from workloads.parts.numerics.size import count_flops, count_parameters
-from workloads.parts.numerics.weights import fill
 from workloads.parts.training.audit import Audit, What, is_of_layers, loss_of_next, require_followed
 from workloads.parts.training.bounds import ErrorBounds
 from workloads.parts.training.inputs import DrawnInputs, Inputs, Tensors, of_rank
@@ -225,11 +225,14 @@ class CausalTuning(Supervised):
     def together(self) -> dict[str, Any]:
         return {"ranks": self.ranks, "parallel": self.parallel}
 
-    def fresh(self, seed: int) -> torch.nn.Module:
+    gains: ClassVar[Gains] = NO_GAINS
+    """Of weights whose names end so."""
+
+    def fresh(self, drawer: Drawer, device: torch.device) -> torch.nn.Module:
         with no_init_weights():
             model: Any = self.model()
         self.settle(model)
-        fill(model, seed)
+        begin(model, drawer, device, gains=self.gains)
         model.activation_checkpointing_enable(_CHECKPOINTING)
         network: torch.nn.Module = model
         return network

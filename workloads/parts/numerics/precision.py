@@ -104,3 +104,8 @@ def _check_dependence(rows: torch.Tensor, size: torch.Tensor) -> Check:
         detects=LEAST_SHARE,
         detects_what="share of the logits' size that varies from input to input",
     )
+
+
+def set_format(parameter: torch.nn.Parameter, dtype: torch.dtype) -> None:
+    """Give a parameter that has no values yet its format; memory that is not used stays so."""
+    parameter.data = torch.empty_like(parameter, dtype=dtype)

@@ -128,9 +128,9 @@ class Before:
 class Subject:
     """What is to be judged. `order` (updates, rows) are the minibatches' rows.
 
-    `checksums` are the frozen tensors' checksums as generated; `model` is copied, never changed but
-    while an update is run again. `plan` says how the updates of a long step are sampled, of which
-    so many responses are `followed`; None if float64 follows the whole.
+    `checksums` are those of the first weights, as the frozen tensors must have them; `model` is
+    copied, never changed but while an update is run again. `plan` says how the updates of a long
+    step are sampled, of which so many responses are `followed`; None if float64 follows the whole.
     """
 
     before: Before
@@ -163,10 +163,12 @@ def sampled_elements(tensor: torch.Tensor, seed: int) -> torch.Tensor:
     return tensor.detach().reshape(-1)[places(tensor.numel(), seed)].clone()
 
 
-def frozen_checksums(models: Mapping[str, torch.nn.Module]) -> dict[str, int]:
-    """Seals of all parameters of models, by the model's name and their own."""
+def frozen_checksums(
+    models: Mapping[str, torch.nn.Module], dtype: torch.dtype | None = None
+) -> dict[str, int]:
+    """Checksums of all parameters of models, rounded to `dtype`, by the model's name and theirs."""
     return {
-        f"{role}.{name}": checksum(weight)
+        f"{role}.{name}": checksum(weight if dtype is None else weight.to(dtype))
         for role, model in models.items()
         for name, weight in model.named_parameters()
     }

@@ -20,6 +20,7 @@ from workloads.contract.target import Artifacts, Target
 from workloads.parts.auditing.sampling import Plan, never
 from workloads.parts.distributed import sharding
 from workloads.parts.distributed.tensors import local, whole
+from workloads.parts.drawing.drawn import Drawer, Draws, HostDraws
 from workloads.parts.numerics.checksums import checksum, checksum_all
 from workloads.parts.numerics.inputs import InputSets
 from workloads.parts.training import audit, rules
@@ -29,6 +30,9 @@ from workloads.parts.training.inputs import DrawnSets, Inputs
 from workloads.parts.training.optimizers import Optimizer, Tensors
 
 Model = TypeVar("Model", bound=torch.nn.Module)
+Make = Callable[[Drawer, torch.device], torch.nn.Module]
+"""Builds a model; weights that it draws by the drawer lie on that device, all else on the host."""
+HOST = torch.device("cpu")
 LEAST_LOSS_SCALE = 1024.0
 """For float16 alone, whose smallest normal number is 6e-5; a power of two rounds nothing."""
 LARGEST_OF_A_LABEL = 16.0
@@ -146,7 +150,7 @@ def begin_training(
     target: Target,
     *,
     seed: int,
-    make: Callable[[], torch.nn.Module],
+    make: Make,
     rule: Optimizer,
     inputs: Inputs,
     num_inputs: int,
@@ -157,16 +161,23 @@ def begin_training(
 ) -> Training:
     """A training alone or among ranks (`parts/distributed`), with `num_inputs` input sets.
 
-    `make` builds the model, `inputs` its input sets; `fields` are other fields of Training.
+    `make` builds the model, `inputs` its input sets; `fields` are other fields of Training. Where
+    the model is shared out layer by layer (fsdp), no device could hold what the host draws.
     """
+    draws = Draws(target=target, seed=seed)
+
+    def made(drawer: Drawer, device: torch.device) -> torch.nn.Module:
+        return seeded(seed, lambda: make(drawer, device)).train()
 
     def plain() -> torch.nn.Module:
-        return seeded(seed, make).train()
+        return made(HostDraws(seed=seed), HOST)
 
     def batch(rank: int, index: int) -> Tensors:
         return inputs.batch(seed, rank, index)
 
-    model = _on_device(plain(), target.device, parallel, layout)
+    is_sharded = parallel == "fsdp"
+    first = made(draws.on_host(), HOST) if is_sharded else made(draws, target.device)
+    model = _on_device(first, target.device, parallel, layout)
     peers = None
     if ranks > 1:
         peers = sharding.joined(target, parallel, model, plain, batch)

@@ -20,6 +20,7 @@ from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.auditing.sampling import Plan, Sampling, beyond, never
 from workloads.parts.distributed.sharding import num_batches, require_parallel
+from workloads.parts.drawing.drawn import Drawer
 from workloads.parts.numerics.parameters import require_positive
 from workloads.parts.numerics.precision import dtype_named
 from workloads.parts.numerics.size import count_parameters
@@ -89,8 +90,11 @@ class Supervised(Workload[Training, Trained]):
         """Loss and logits of what the model's forward pass made."""
         return loss_and_logits(made)
 
-    def fresh(self, seed: int) -> torch.nn.Module:  # noqa: ARG002 - for weights drawn by name
-        """Return the model of a seed on the host; torch's own generator has that seed."""
+    def fresh(self, drawer: Drawer, device: torch.device) -> torch.nn.Module:  # noqa: ARG002 - for weights that are drawn
+        """Return the model with its first weights, those of the drawer on the device.
+
+        Torch's own generator has the launch's seed.
+        """
         return self.model()
 
     def audit(self, seed: int) -> Audit | None:  # noqa: ARG002 - None: the whole is followed
@@ -112,7 +116,7 @@ class Supervised(Workload[Training, Trained]):
         return begin_training(
             target,
             seed=seed,
-            make=lambda: self.fresh(seed),
+            make=self.fresh,
             rule=AdamW(learning_rate=self.learning_rate),
             inputs=self.source(),
             num_inputs=self.num_inputs,

@@ -23,6 +23,7 @@ from workloads.parts.auditing.sampling import Plan, Sampling, beyond
 from workloads.parts.datasets.images import drawn_images, drawn_patterns
 from workloads.parts.distributed.sharding import require_parallel
 from workloads.parts.drawing.drawn import Drawer
+from workloads.parts.drawing.initial_weights import initialized
 from workloads.parts.matmul.tf32 import refuse_processor
 from workloads.parts.numerics.parameters import require_positive
 from workloads.parts.numerics.precision import dtype_named
@@ -123,7 +124,7 @@ class ImageTraining(Workload[Training, Trained]):
         return begin_training(
             target,
             seed=seed,
-            make=self.network,
+            make=self.fresh,
             rule=self.rule(),
             inputs=DrawnInputs(draw=self.inputs, layout=self.layout),
             num_inputs=self.num_inputs,
@@ -148,6 +149,15 @@ class ImageTraining(Workload[Training, Trained]):
             "dtype": dtype_named(self.dtype),
             "error_bounds": error_bounds.in_tf32() if self.precision == "tf32" else error_bounds,
         }
+
+    has_drawn_weights: ClassVar[bool] = False
+    """Whether the generator draws the first weights; else torch's, as recorded curves begin."""
+
+    def fresh(self, drawer: Drawer, device: torch.device) -> torch.nn.Module:
+        """The network with its first weights, drawn ones on the device."""
+        if self.has_drawn_weights:
+            return initialized(self.network, drawer, device)
+        return self.network()
 
     def inputs(self, drawer: Drawer, rank: int) -> Callable[[int], Tensors]:
         """What makes input sets of a rank where the drawer draws; all have the same patterns."""

@@ -22,7 +22,7 @@ class Prototypes(nn.Module):
 
     def __init__(self, width: int, number: int) -> None:
         super().__init__()
-        self.directions = nn.Parameter(torch.randn(number, width))
+        self.directions = nn.Parameter(nn.init.normal_(torch.empty(number, width)))
         self.gains = nn.Parameter(torch.ones(number, 1))
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:

@@ -22,6 +22,8 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from appliance.records.journal import Check
 from workloads.contract.failures import ParameterError
+from workloads.parts.drawing.drawn import Drawer
+from workloads.parts.drawing.initial_weights import initialized
 from workloads.parts.numerics.precision import LEAST_SHARE, on_host, unit_roundoff
 from workloads.parts.training.checks import check_step
 from workloads.parts.training.state import Before, Trained, Training
@@ -124,6 +126,20 @@ class SelfTaught(Replicated):
         if self.count < 2:  # noqa: PLR2004 - one input cannot be told from another
             message = f"batch is {self.batch} and batch_change {self.batch_change}: leave 2 inputs"
             raise ParameterError(message)
+
+    @abstractmethod
+    def network(self) -> torch.nn.Module:
+        """Return what learns, with fresh weights."""
+
+    @abstractmethod
+    def taught(self, network: Any) -> Taught:
+        """Return it with a teacher, which begins as its student, and the loss of both."""
+
+    def model(self) -> Taught:
+        return self.taught(self.network())
+
+    def fresh(self, drawer: Drawer, device: torch.device) -> Taught:
+        return self.taught(initialized(self.network, drawer, device))
 
     @abstractmethod
     def teacher_output(self, output: Trained) -> torch.Tensor:
