@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-VERSION = "0.10.0"
+VERSION = "0.11.0"
 RELEASED = "2026-11-26"
 """The day of the release, as CHANGELOG.md has it: no run of this version can be older."""
 WRONG_CLOCK = timedelta(days=1)
@@ -12,7 +12,7 @@ WRONG_CLOCK = timedelta(days=1)
 
 
 def in_order(versions: Iterable[str]) -> list[str]:
-    """Each version once, the oldest first: 0.9.0 before 0.10.0."""
+    """Each version once, the oldest first: 0.9.0 before 0.11.0."""
     return sorted(set(versions), key=lambda one: ([int(n) for n in re.findall(r"\d+", one)], one))
 
 
