@@ -300,6 +300,11 @@ def test_a_full_disk_is_one_sentence_and_no_job_is_given(
         assert "submissions.jsonl cannot be written" in done.stderr, verb
     assert queue(cluster) == []
     assert len(answer("submit", campaign, keys)["submitted"]) == 4
+    with full_disk():
+        done = fleet("cancel", campaign, keys)
+    assert done.returncode == 0
+    assert "the jobs are cancelled, and no note of it is made: " in done.stderr
+    assert "4 jobs are cancelled" in done.stderr
 
 
 def test_a_second_operator_waits_for_the_first(
