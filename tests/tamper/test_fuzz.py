@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from tamper.fuzz import Outcome
+from tamper.memory import Sampler
 from tamper.mutations import KINDS
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "fuzz_verify.py"
@@ -54,3 +56,20 @@ def test_no_hostile_input_verifies_crashes_or_exhausts(
 def test_what_fails_is_named(changes: dict[str, object], fault: str) -> None:
     fields = {name: getattr(HARMLESS, name) for name in HARMLESS.__dataclass_fields__}
     assert Outcome(**(fields | changes)).fault == fault
+
+
+HOLD = "data = b'x' * 50_000_000; print(len(data), flush=True); input()"
+
+
+def test_memory_of_a_process_and_its_child_is_that_of_one_moment() -> None:
+    sampler = Sampler(os.getpid())
+    sampler.look()
+    before = sampler.peak_bytes
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "50000000\n"
+        sampler.look()
+        child.communicate("\n")
+    assert before + 50e6 < sampler.peak_bytes < before + 90e6
