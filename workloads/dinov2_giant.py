@@ -279,8 +279,9 @@ class Dinov2Giant(SelfTaught):
             initializer_range=_SPREAD * self.hidden**-0.5,
         )
         backbone = Dinov2Model(config)
-        backbone.embeddings.__class__ = Embeddings
-        backbone.embeddings.prepare(self.small_side // _PATCH)
+        embeddings: Any = backbone.embeddings
+        embeddings.__class__ = Embeddings
+        embeddings.prepare(self.small_side // _PATCH)
         return backbone
 
     def _head(self) -> Head:

@@ -254,9 +254,12 @@ class Rlhf(Workload[State, Learned]):
         dtype = dtype_named(self.dtype)
         draws = Draws(target=target, seed=seed)
         model = seeded(seed, lambda: initialized(self._scaled, draws, target.device)).train()
-        learning: dict[str, Model] = {"reference": model.policy, "reward": model.value}
-        reference, reward = (_frozen(one, dtype).to(target.device) for one in learning.values())
-        checksums = feedback.frozen_checksums(learning, dtype)
+        reference, reward = _frozen(model.policy, dtype), _frozen(model.value, dtype)
+        checksums = feedback.frozen_checksums(
+            {"reference": model.policy, "reward": model.value}, dtype
+        )
+        for frozen in (reference, reward):
+            torch.nn.Module.to(frozen, target.device)
         state = begin_training(
             target,
             seed=seed,
