@@ -385,7 +385,7 @@ class _Run:
             self._stop_if_full()
             self._stop_if_interrupted()
         for case in {launch.case: self.cases[launch.case] for launch in group}.values():
-            if self._file(case).exists() and not self._is_left(case):
+            if self._file(case).exists() and not self._is_open(case):
                 self._drop_file(case)
 
     # -------------------------------------------------------------- processes started ahead
@@ -538,7 +538,7 @@ class _Run:
         has_failed = launch.number != 0 and self.history.failed_reference(case) is not None
         return is_left and not (case.unsupported or case.software or has_failed)
 
-    def _is_left(self, case: Case) -> bool:
+    def _is_open(self, case: Case) -> bool:
         """Whether a launch of the case may still be made."""
         own = [launch for launch in self.plan.launches if launch.case == case.id]
         is_decided = self.history.is_decided(case)
@@ -559,7 +559,7 @@ class _Run:
         folder = self._artifacts(case)
         is_made = self.history.failed_reference(case) is None
         names = self.history.artifacts(case) if is_made else {}
-        return any(not (folder / name).exists() for name in names) and self._is_left(case)
+        return any(not (folder / name).exists() for name in names) and self._is_open(case)
 
     def _round_ends(self, place: tuple[int, int, int]) -> None:
         """Make the interim analyses that are due, once every case has its launch of this round.
