@@ -17,10 +17,11 @@ show so much. A pattern is seen where it comes twice in its block: of 42,000 dra
 of 12 to 64 steps with such patterns, which returned in half to all of the steps, none was accused.
 
 Whoever puts the steps of a block in another order, or adds the same to each, leaves none where it
-was. So blocks of 12 different times and more are held against each other by their times in order of
-size, and by what each step differs from the one before, to the nanosecond: on a clock that ticks
-every 40 ns, with steps that differ by a microsecond, two blocks have the same of 12 in less than
-one of 10^14 pairs.
+was. So blocks are held against each other by their times in order of size, from 20 different ones
+on, and by what each step differs from the one before, from 12 on, to the nanosecond. On a clock
+that ticks every 40 ns, with steps that differ by a microsecond, two blocks of 20 have the same
+times in some order in four of 10^15 pairs (of 12 it would be three of 10^10), and two of 12 the
+same differences in their order in fewer still.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ LEAST_SHARE = 0.05
 """Of samples that agree by chance; the largest that was seen is 0.0103."""
 FEWEST = 12
 """Samples below which even agreement of all of them may be chance: 0.05^12 is 2 in 10^16."""
+FEWEST_SORTED = 20
+"""Different samples below which the same ones in another order may be chance."""
 MOST = 512
 """Samples of a block that are compared."""
 SHORT_SHIFTS = 5
@@ -106,10 +109,14 @@ def _groups(plan: Plan, lines: Sequence[Line]) -> Iterator[_Group]:
 def _check_forms(group: _Group, block: Block) -> None:
     """EvidenceError for a block that is another of the group in another order, or moved in time."""
     times = np.array(block.wall_ns, dtype=np.float64)
-    if len(np.unique(times)) < FEWEST:
-        return
-    forms = ((np.sort(times), "in another order"), (np.diff(times), "and as much more in each"))
-    for form, how in forms:
+    forms = (
+        (np.sort(times), FEWEST_SORTED, "in another order"),
+        (np.diff(times), FEWEST, "and as much more in each"),
+    )
+    num_different = len(np.unique(times))
+    for form, fewest, how in forms:
+        if num_different < fewest:
+            continue
         other = group.forms.setdefault(hashlib.sha256(form.tobytes()).digest(), block)
         if other is not block and _is_other(other, block):
             raise EvidenceError(

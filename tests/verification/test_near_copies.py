@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from support.recorded_runs import RUNS, recorded_run
 from appliance.errors import EvidenceError
 from appliance.records.journal import Block, Line
 from appliance.verification.near_copies import (
-    FEWEST,
+    FEWEST_SORTED,
     are_copies,
     check_near_copies,
     repeats_itself,
@@ -69,18 +70,36 @@ def test_copies_with_other_last_digits_are_found(noise_ns: int, share: float) ->
 def test_copies_in_another_order_or_shifted_are_found(change: Change, how: str) -> None:
     run = recorded_run("smoke")
     blocks = [line for line in run.lines if isinstance(line.event, Block)]
-    one = next(line for line in blocks if len(set(line.event.wall_ns)) >= FEWEST)
-    case = one.event.launch.rpartition("/")[0]
-    other = next(
-        line
-        for line in blocks
-        if line.event.launch.rpartition("/")[0] == case and line.event.launch != one.event.launch
-    )
+    long = [line for line in blocks if len(set(line.event.wall_ns)) >= FEWEST_SORTED]
+    one, other = _of_two_launches(long)
     times = tuple(change(np.array(one.event.wall_ns)).tolist())
     forged = replace(other, event=replace(other.event, wall_ns=times))
     lines = [forged if line is other else line for line in run.lines]
     with pytest.raises(EvidenceError, match=f"has the times of .*, {how}"):
         check_near_copies(run.plan, lines)
+
+
+def _of_two_launches(blocks: Sequence[Line]) -> tuple[Line, Line]:
+    """The first two blocks that are of one case and of different launches of it."""
+    return next(
+        (one, other)
+        for one, other in itertools.combinations(blocks, 2)
+        if one.event.launch != other.event.launch
+        and one.event.launch.rpartition("/")[0] == other.event.launch.rpartition("/")[0]
+    )
+
+
+def test_the_same_few_times_in_another_order_are_no_copies() -> None:
+    """On a clock that ticks every 40 ns a few steps have the same times now and then."""
+    run = recorded_run("smoke")
+    blocks = [line for line in run.lines if isinstance(line.event, Block)]
+    one, other = _of_two_launches(blocks)
+    times = 1_000_000 + 40 * RNG.permutation(25)[: FEWEST_SORTED - 1]
+    forged = [
+        replace(line, event=replace(line.event, wall_ns=tuple(RNG.permutation(times).tolist())))
+        for line in (one, other)
+    ]
+    check_near_copies(run.plan, forged)
 
 
 def test_times_with_the_noise_of_a_device_are_no_copies() -> None:
