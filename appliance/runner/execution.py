@@ -358,7 +358,9 @@ class _Run:
         """
         self.is_over = self.clock.is_over
         self._take_wave(group[0].wave)
-        if self.ahead and not self.ahead.is_for(self._needing_processes(group)):
+        if self.ahead and not self.ahead.is_for(
+            self._needing_processes(group, self.left_time.allows)
+        ):
             self._end_ahead(supervisor, "not_wanted")
         # Again only where an untimed launch lost its server, which the second time is not used.
         while to_make := [launch for launch in group if self._is_to_make(launch)]:
@@ -442,7 +444,9 @@ class _Run:
         )
         if not may_be:
             return []
-        launches = self._needing_processes(following)
+        # Time is asked again once the earlier launch has ended, as `verify` does: its answer then
+        # stands, and one given now would stand instead.
+        launches = self._needing_processes(following, self.left_time.would_allow)
         return launches if all(map(self._can_fork, launches)) else []
 
     def _has_first_bits(self, launch: Launch) -> bool:
@@ -577,21 +581,28 @@ class _Run:
         """Whether a launch needs a process; one that needs none is settled here."""
         if not self._is_left(launch):
             return False
-        refusal = self._refusal(launch)
+        refusal = self._refusal(launch, self.left_time.allows)
         if refusal is not None:
             self._write_off(launch, *refusal)
         return refusal is None
 
-    def _needing_processes(self, launches: Sequence[Launch]) -> list[Launch]:
+    def _needing_processes(
+        self, launches: Sequence[Launch], has_time: Callable[[Launch], bool]
+    ) -> list[Launch]:
         """Those that would be made now; none of them is settled by asking."""
         left = [launch for launch in launches if self._is_left(launch)]
-        return [launch for launch in left if self._refusal(launch) is None]
+        return [launch for launch in left if self._refusal(launch, has_time) is None]
 
     def _is_left(self, launch: Launch) -> bool:
         return self.wanted(launch) and not self.history.is_settled(launch)
 
-    def _refusal(self, launch: Launch) -> tuple[Outcome, str, str] | None:
-        """Outcome, reason and detail of a launch that needs no process; None if it needs one."""
+    def _refusal(
+        self, launch: Launch, has_time: Callable[[Launch], bool]
+    ) -> tuple[Outcome, str, str] | None:
+        """Outcome, reason and detail of a launch that needs no process; None if it needs one.
+
+        `has_time` says whether the minutes of the run, if there are any, hold it.
+        """
         case = self.cases[launch.case]
         reference = self.history.failed_reference(case)
         if case.unsupported or case.software:
@@ -602,7 +613,7 @@ class _Run:
             limit = f"{self.plan.time_limit_seconds:g} s"
             detail = f"the session had run {self.clock.seconds:.0f} s of at most {limit}"
             return "not_run", sessions.TIME_LIMIT, detail
-        if not self.left_time.allows(launch):
+        if not has_time(launch):
             return "not_run", sessions.NO_TIME, ""
         if launch.number != 0 and reference is not None:
             detail = f"the untimed launch: {reference.outcome}, {reference.reason}"

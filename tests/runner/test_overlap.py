@@ -19,26 +19,30 @@ from support.launching import MIB, TESTS, Bench, bearers, case, plan
 
 from appliance.errors import RunInterrupted
 from appliance.evidence.budget import BudgetSums
+from appliance.planning.sessions import NO_TIME
 from appliance.records.journal import (
     AheadEnded,
     Checked,
     LaunchAhead,
     LaunchEnded,
     LaunchStarted,
+    Line,
     Reading,
     RunResumed,
     RunStarted,
     StageTimes,
 )
-from appliance.records.plan import Case, Launch, Plan
+from appliance.records.plan import Case, Launch, Plan, Schedule, ScheduledRow
 from appliance.records.system import Device
 from appliance.runner.overlap import Room, may_follow
+from appliance.storage.journal import Clock
 from appliance.verification.launch_checks import check_launches
 from appliance.verification.run_checks import check_conduct
 
 FILES = {"plan.json": "p", "system.json": "s"}
 MARK = f"BENCH_TEST_MARK={uuid.uuid4().hex}"
 GIB = 2**30
+HOUR_NS = 3600 * 10**9
 
 
 class Overlapping(Vendor):
@@ -323,6 +327,51 @@ def interrupt_with_a_third(tmp_path: Path) -> None:
             os.kill(os.getpid(), signal.SIGINT)
             return
         time.sleep(0.01)
+
+
+def within_a_minute(tmp_path: Path) -> Plan:
+    """Three timed launches of a row whose step is assumed, in a run of one minute."""
+    assumed = ScheduledRow(
+        name="one",
+        group="one",
+        variant_of="",
+        weight=1.0,
+        fixed_seconds=1.0,
+        launch_seconds=1.0,
+        is_recorded=False,
+        is_estimated=True,
+        is_assumed=True,
+        least=3,
+        most=3,
+        launches=3,
+    )
+    whole = plan(replace(hasty(tmp_path, launches=3), assured=3))
+    return replace(whole, schedule=Schedule(minutes=1, rows=(assumed,)))
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_minutes_that_end_while_a_process_waits_leave_its_launch_no_time(
+    tmp_path: Path, *, is_late: bool
+) -> None:
+    """Time is asked where `verify` asks it: when the launch before has ended, and not sooner."""
+    ordered: list[str] = []
+
+    def monotonic_ns() -> int:
+        return time.monotonic_ns() + (HOUR_NS if is_late and ordered else 0)
+
+    def note(line: Line) -> None:
+        ordered.extend([line.event.launch] if isinstance(line.event, LaunchAhead) else [])
+
+    bench = made(tmp_path, within_a_minute(tmp_path), clock=Clock(monotonic_ns=monotonic_ns))
+    bench.journal.follow(note)
+    bench.run()
+    sound(bench)
+    if is_late:
+        assert ahead(bench) == [("2", "build"), ("2", "not_wanted")]
+        assert ended(bench)[-2:] == [("not_run", NO_TIME)] * 2
+    else:
+        assert ahead(bench) == [("2", "build"), ("3", "build")]
+        assert ended(bench) == [("completed", "")] * 4
 
 
 def test_nothing_begins_ahead_on_a_device_that_others_use(tmp_path: Path) -> None:
