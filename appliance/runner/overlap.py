@@ -15,14 +15,22 @@ from dataclasses import dataclass, field
 
 import psutil
 
+from appliance.linux import cgroup
+from appliance.linux.sysfs import Tree, Unreadable
 from appliance.records.journal import AheadThrough, LaunchEnded
 from appliance.records.plan import Case, Launch
 from appliance.records.system import Device
 
 SHARE = 0.9
 """Part of a device's memory that both launches may hold together."""
+GROWTH = 2.0
+"""How many times of what it holds the earlier launch may come to hold in its checks.
+
+A step that is made again and watched, a second build: what lacked memory there would be taken for a
+fault of the device.
+"""
 HOST_SHARE = 0.5
-"""Part of the host's free memory that the next launch may take."""
+"""Part of the memory that the run may still take of its host, which the next launch may take."""
 USED = "memory_used_bytes"
 
 
@@ -51,6 +59,7 @@ class Room:
 
     devices: dict[str, float] = field(default_factory=dict)
     host: dict[str, int] = field(default_factory=dict)
+    tree: Tree = field(default_factory=Tree)
 
     def held(self, case: str, values: Mapping[str, float | None]) -> None:
         """Note what a device says once the steps of a launch are over, alone on it."""
@@ -71,12 +80,26 @@ class Room:
         return "build" if has_room else "device"
 
     def _on_host(self, case: Case) -> bool:
-        peak = self.host.get(case.id)
-        return peak is not None and peak <= HOST_SHARE * psutil.virtual_memory().available
+        peak, free = self.host.get(case.id), free_host_bytes(self.tree)
+        return peak is not None and free is not None and peak <= HOST_SHARE * free
 
     def _on_device(self, case: Case, device: Device, used: float | None) -> bool:
         if device.vendor == "cpu":
             return True  # its memory is the host's
         peak = self.devices.get(case.id)
         known = peak is not None and used is not None and device.memory_bytes is not None
-        return known and (used or 0.0) + (peak or 0.0) <= SHARE * (device.memory_bytes or 0)
+        together = GROWTH * (used or 0.0) + (peak or 0.0)
+        return known and together <= SHARE * (device.memory_bytes or 0)
+
+
+def free_host_bytes(tree: Tree) -> int | None:
+    """Memory of the host that this process may still take; None where that is not known.
+
+    A container sees all that the host has free, and is ended at the limit of its own.
+    """
+    available = int(psutil.virtual_memory().available)
+    try:
+        left = cgroup.memory_left(tree)
+    except Unreadable:
+        return None
+    return available if left is None else min(available, left)

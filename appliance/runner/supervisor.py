@@ -29,6 +29,7 @@ from appliance.evidence.software_fault import is_lack_of_software
 from appliance.ipc import processes
 from appliance.ipc.channel import Connection, Listener, ProtocolFault
 from appliance.ipc.messages import End, Hello, Message, Ready, TimingOver
+from appliance.linux.sysfs import Tree
 from appliance.planning.placement import GIB
 from appliance.records.journal import (
     AheadReason,
@@ -49,6 +50,7 @@ from appliance.runner.exit_cause import (
     Observation,
     exit_cause,
 )
+from appliance.runner.overlap import free_host_bytes
 
 TICK_SECONDS, EXIT_TICK_SECONDS = 0.1, 0.002
 """How long nothing is supervised unless a message comes: while ranks work, and once all have left.
@@ -237,7 +239,7 @@ class Supervisor:
                     _stop(item, ExitCause(outcome="interrupted", reason=signal_name, detail=""))
                 self._supervise(item, group)
         for item in self.waiting:
-            self._limit_memory(item)
+            self._limit_waiting(item)
         self._release_ready(group)
 
     # -------------------------------------------------------------- messages of the children
@@ -361,6 +363,19 @@ class Supervisor:
         if now >= item.next_memory and item.stop is None:
             item.next_memory = now + MEMORY_SECONDS
             _enforce_memory_limit(item)
+
+    def _limit_waiting(self, item: RunningLaunch) -> None:
+        """End a process that waits once it holds more of the host than is left to the others.
+
+        Else the kernel may choose the launch before it, which would be taken for its own fault.
+        """
+        if time.monotonic() < item.next_memory:
+            return
+        self._limit_memory(item)
+        held, free = item.peak_bytes or 0, free_host_bytes(Tree())
+        if free is None or free < held:
+            detail = f"held {held} bytes of the host while another launch ended, and left it less"
+            _stop(item, ExitCause(outcome="crashed", reason="out_of_memory", detail=detail))
 
     def _read_telemetry(self, item: RunningLaunch, now: float) -> None:
         """Read a launch's devices, unless processes of the next ones may be on them already."""

@@ -15,10 +15,12 @@ from typing import Any, NamedTuple
 
 import pytest
 from faulty.vendor import Vendor
-from support.launching import MIB, TESTS, Bench, bearers, case, plan
+from support.launching import MIB, TESTS, Bench, Seen, bearers, case, plan
 
 from appliance.errors import RunInterrupted
 from appliance.evidence.budget import BudgetSums
+from appliance.generator.words import FILE
+from appliance.linux.sysfs import Tree
 from appliance.planning.sessions import NO_TIME
 from appliance.records.journal import (
     AheadEnded,
@@ -34,6 +36,7 @@ from appliance.records.journal import (
 )
 from appliance.records.plan import Case, Launch, Plan, Schedule, ScheduledRow
 from appliance.records.system import Device
+from appliance.runner import supervisor
 from appliance.runner.overlap import Room, may_follow
 from appliance.storage.journal import Clock
 from appliance.verification.launch_checks import check_launches
@@ -213,6 +216,19 @@ def test_a_build_that_lacked_memory_beside_another_is_made_again_alone(tmp_path:
     (times,) = bench.of("one@cpu:0/2", StageTimes)
     assert times.ahead_ns["build"] > 0
     assert times.wall_ns["build"] > 0
+
+
+def test_a_process_that_waits_is_ended_when_the_host_runs_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the kernel may end the launch before it, which lacked nothing alone."""
+    monkeypatch.setattr(supervisor, "free_host_bytes", lambda _: 0)
+    bench = made(tmp_path, plan(hasty(tmp_path, seconds=1.0)))
+    bench.run()
+    sound(bench)
+    assert ahead(bench) == [("2", "build"), ("2", "out_of_memory")]
+    assert ended(bench) == [("completed", "")] * 3
+    assert not bench.of("one@cpu:0/2", LaunchStarted)[0].is_ahead
 
 
 def test_a_process_that_is_killed_as_it_waits_is_replaced(tmp_path: Path) -> None:
@@ -423,9 +439,61 @@ def test_a_build_needs_room_by_what_its_case_has_held(tmp_path: Path) -> None:
     held.held(one.id, {"memory_used_bytes": 3.0 * GIB})
     for room in (held, unknown):
         room.host[one.id] = MIB
-    assert through(held, 4.0 * GIB) == "build"
-    assert through(held, 5.0 * GIB) == "device"
+    # Checks of the earlier launch may take as much again as it holds: 2 x 2 + 3 of 7.2 GiB.
+    assert through(held, 2.0 * GIB) == "build"
+    assert through(held, 2.2 * GIB) == "device"
     assert through(held, None) == "device"
     assert through(unknown, 1.0 * GIB) == "device"
     held.host[one.id] = 2**60
     assert through(held, 1.0 * GIB) == "device"
+
+
+def test_a_build_needs_room_within_the_memory_of_the_container(tmp_path: Path) -> None:
+    """It sees what the host has free, and its processes are ended at a limit of its own."""
+    group = tmp_path / "sys/fs/cgroup/pod"
+    group.mkdir(parents=True)
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text("0::/pod\n")
+    (group / "memory.max").write_text(f"{8 * MIB}\n")
+    (group / "memory.stat").write_text("inactive_file 0\n")
+    one, device = hasty(tmp_path), Overlapping().probe()[0]
+    room = Room(devices={one.id: MIB}, host={one.id: 2 * MIB}, tree=Tree(tmp_path))
+
+    def through(used_bytes: int) -> str:
+        (group / "memory.current").write_text(f"{used_bytes}\n")
+        return room.through(one, device, {"memory_used_bytes": 0.0})
+
+    assert [through(4 * MIB), through(5 * MIB)] == ["build", "device"]
+    (group / "memory.current").unlink()
+    assert room.through(one, device, {"memory_used_bytes": 0.0}) == "device"
+
+
+READ = {"file_bytes": 2**20, "block_bytes": 4096, "blocks": 32}
+
+
+def test_a_file_on_a_disk_is_there_for_the_process_that_waits_and_gone_with_its_case(
+    tmp_path: Path,
+) -> None:
+    """Also where the case is decided while a process waits that has the file open."""
+    read = case("read", workload="disk_read", parameters=READ, launches=4, checked_launch=1)
+    whole = plan(read, replace(hasty(tmp_path), launches=4), interim_analyses=(3, 4))
+    bench = made(
+        tmp_path, whole, interim_analysis=lambda name: (name.startswith("read"), "decided")
+    )
+    there: dict[str, int] = {}
+
+    def note(launch: Launch) -> None:
+        there[launch.id] = len(list((tmp_path / "work").rglob(FILE)))
+
+    bench.run(Seen(note))
+    sound(bench)
+    assert {event.outcome for event in bench.of("read@cpu:0/3", LaunchEnded)} == {"completed"}
+    assert bench.ended("read@cpu:0/4").reason == "decided"
+    ordered = [one.launch for one in bench.events if isinstance(one, LaunchAhead)]
+    assert {"read@cpu:0/2", "read@cpu:0/3", "read@cpu:0/4"} <= {*ordered}
+    assert ("4", "not_wanted") in ahead(bench)
+    assert there == {
+        "read@cpu:0/0": 0,
+        **{name: 1 for name in there if name not in ("read@cpu:0/0", "one@cpu:0/4")},
+        "one@cpu:0/4": 0,
+    }
