@@ -30,6 +30,7 @@ from appliance.evidence.software_fault import UNAVAILABLE
 from appliance.generator.words import FILE
 from appliance.ipc.channel import Listener
 from appliance.planning import sessions
+from appliance.planning.launch_constants import SHARED_MEMORY
 from appliance.planning.plan import case_analyses, case_seed, fresh_controls
 from appliance.records.journal import (
     AheadEnded,
@@ -40,6 +41,7 @@ from appliance.records.journal import (
     LaunchAhead,
     LaunchEnded,
     LaunchStarted,
+    Line,
     Outcome,
     ServerProbed,
 )
@@ -306,6 +308,7 @@ class _Run:
             case_of=cases.get,
             fold_ns=fold_ns(self.plan),
         )
+        self.room.cramped.update(_cramped(self.plan, self.journal.lines))
         self.logs = self.launcher.work / "launches"
         self.logs.mkdir(parents=True, exist_ok=True)
 
@@ -411,7 +414,7 @@ class _Run:
         items: list[RunningLaunch] = []
         for launch in launches:
             spec = self._spec(launch, launches, meeting, group)
-            through = self._through(launch)
+            through = self._through(launch, group)
             self._record(LaunchAhead(launch=launch.id, beside=names, through=through), sync=True)
             try:
                 self._new_logs(launch)
@@ -458,9 +461,10 @@ class _Run:
             return False
         return self.launcher.can_fork(self.cases[launch.case], _library_mode(launch))
 
-    def _through(self, launch: Launch) -> AheadThrough:
+    def _through(self, launch: Launch, running: Sequence[Launch]) -> AheadThrough:
         case = self.cases[launch.case]
-        return self.room.through(case, self.launcher.devices[case.device], self._memory(case))
+        device, beside = self.launcher.devices[case.device], [one.case for one in running]
+        return self.room.through(case, device, self._memory(case), beside)
 
     def _memory(self, case: Case) -> Mapping[str, float | None]:
         """Readings of the device of a case; of processors none, whose memory is the host's."""
@@ -701,6 +705,7 @@ class _Run:
             begin_ns=begin_ns,
             has_stepped=self.history.has_stepped(case),
             is_ahead=bool(spec.ahead),
+            builds_ahead=spec.ahead == "build",
         )
 
     def _spec(
@@ -830,6 +835,14 @@ def _as_ordered(spec: LaunchSpec) -> LaunchSpec:
 
 def _library_mode(launch: Launch) -> LibraryMode:
     return "deterministic" if launch.is_repeat else "default"
+
+
+def _cramped(plan: Plan, lines: Iterable[Line]) -> Iterator[str]:
+    """Cases of which a launch lacked memory that it had to share."""
+    cases = {launch.id: launch.case for launch in plan.launches}
+    for line in lines:
+        if isinstance(line.event, LaunchEnded) and line.event.reason == SHARED_MEMORY:
+            yield cases[line.event.launch]
 
 
 def _bounded(path: Path) -> bytes:

@@ -10,13 +10,14 @@ else sets its device up alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import psutil
 
 from appliance.linux import cgroup
 from appliance.linux.sysfs import Tree, Unreadable
+from appliance.planning.launch_constants import SHARED_MEMORY
 from appliance.records.journal import AheadThrough, LaunchEnded
 from appliance.records.plan import Case, Launch
 from appliance.records.system import Device
@@ -55,10 +56,14 @@ def may_follow(launch: Launch, earlier: Launch, *, has_first_bits: bool) -> bool
 
 @dataclass(kw_only=True)
 class Room:
-    """The most memory that launches of each case have held: of their device, and of the host."""
+    """The most memory that launches of each case have held: of their device, and of the host.
+
+    `cramped` are cases of which a launch lacked memory beside a build: none builds beside theirs.
+    """
 
     devices: dict[str, float] = field(default_factory=dict)
     host: dict[str, int] = field(default_factory=dict)
+    cramped: set[str] = field(default_factory=set)
     tree: Tree = field(default_factory=Tree)
 
     def held(self, case: str, values: Mapping[str, float | None]) -> None:
@@ -68,14 +73,25 @@ class Room:
             self.devices[case] = max(used, self.devices.get(case, 0.0))
 
     def ended(self, case: str, event: LaunchEnded) -> None:
-        """Note what a launch held of the host."""
+        """Note what a launch held of the host, and whether it lacked what it had to share."""
+        if event.reason == SHARED_MEMORY:
+            self.cramped.add(case)
         if event.outcome == "completed" and event.peak_memory_bytes is not None:
             self.host[case] = max(event.peak_memory_bytes, self.host.get(case, 0))
 
     def through(
-        self, case: Case, device: Device, values: Mapping[str, float | None]
+        self,
+        case: Case,
+        device: Device,
+        values: Mapping[str, float | None],
+        beside: Iterable[str] = (),
     ) -> AheadThrough:
-        """How far the next launch may go beside one whose device now has these readings."""
+        """How far the next launch may go beside one whose device now has these readings.
+
+        `beside` are the cases of those that end.
+        """
+        if self.cramped.intersection(beside):
+            return "device"
         has_room = self._on_host(case) and self._on_device(case, device, values.get(USED))
         return "build" if has_room else "device"
 

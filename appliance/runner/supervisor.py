@@ -30,6 +30,7 @@ from appliance.ipc import processes
 from appliance.ipc.channel import Connection, Listener, ProtocolFault
 from appliance.ipc.messages import End, Hello, Message, Ready, TimingOver
 from appliance.linux.sysfs import Tree
+from appliance.planning.launch_constants import SHARED_MEMORY
 from appliance.planning.placement import GIB
 from appliance.records.journal import (
     AheadReason,
@@ -78,8 +79,8 @@ PEER_EXIT_SECONDS, STALLED_EXIT_SECONDS = 60.0, 3.0
 class RunningLaunch:
     """One launch under way; `has_stepped`: a launch of its case has made its first step.
 
-    One that was ordered ahead `is_waiting` until it begins, and what it reported is `held`. `over`
-    are the ranks that time nothing any more.
+    One that was ordered ahead `is_waiting` until it begins, and what it reported is `held`; whether
+    it `builds_ahead` says how far it may go. `over` are the ranks that time nothing any more.
     """
 
     launch: Launch
@@ -105,6 +106,7 @@ class RunningLaunch:
     ended: LaunchEnded | None = None
     is_ahead: bool = False
     is_waiting: bool = False
+    builds_ahead: bool = False
     held: list[tuple[int, Message]] = field(default_factory=list)
     over: set[int] = field(default_factory=set)
 
@@ -126,6 +128,7 @@ def running_launch(
     begin_ns: int,
     has_stepped: bool = False,
     is_ahead: bool = False,
+    builds_ahead: bool = False,
 ) -> RunningLaunch:
     """A launch whose first process has just been started; its time begins now, or later."""
     return RunningLaunch(
@@ -140,6 +143,7 @@ def running_launch(
         has_stepped=has_stepped,
         is_ahead=is_ahead,
         is_waiting=is_ahead,
+        builds_ahead=builds_ahead,
     )
 
 
@@ -397,7 +401,8 @@ class Supervisor:
                 self._receive(connection, group)
         processes.end(item.family.members)
         status = self._disconnect_all(item, status)
-        item.ended = self._unless_interrupted(item, _launch_ended(item, status))
+        ended = self._unless_interrupted(item, _launch_ended(item, status))
+        item.ended = self._unless_shared(item, ended)
         self._finish(item, item.ended)
 
     def _unless_interrupted(self, item: RunningLaunch, ended: LaunchEnded) -> LaunchEnded:
@@ -410,6 +415,19 @@ class Supervisor:
             return ended
         detail = f"{ended.detail}, as the whole run was by {name}"
         return replace(ended, outcome="interrupted", reason=name, detail=detail)
+
+    def _unless_shared(self, item: RunningLaunch, ended: LaunchEnded) -> LaunchEnded:
+        """The end of a launch, which is an interruption where it lacked memory beside a build.
+
+        Which of the two asked for the last of it shows nothing of the device. Over its own limit a
+        launch is by itself.
+        """
+        lacked = (ended.outcome, ended.reason) == ("crashed", "out_of_memory")
+        names = [one.launch.id for one in self.waiting if one.builds_ahead]
+        if not (lacked and item.stop is None and names):
+            return ended
+        detail = f"lacked memory while {names[0]} was built beside it: {ended.detail}"
+        return replace(ended, outcome="interrupted", reason=SHARED_MEMORY, detail=detail)
 
     def _signal_soon(self) -> str:
         """Name of the signal that this process has got or gets within a moment; else empty."""

@@ -17,7 +17,7 @@ import pytest
 from faulty.vendor import Vendor
 from support.launching import MIB, TESTS, Bench, Seen, bearers, case, plan
 
-from appliance.errors import RunInterrupted
+from appliance.errors import EvidenceError, RunInterrupted
 from appliance.evidence.budget import BudgetSums
 from appliance.generator.words import FILE
 from appliance.linux.sysfs import Tree
@@ -279,6 +279,43 @@ def test_a_process_that_reports_before_its_launch_begins_is_ended(tmp_path: Path
     sound(bench)
     assert ended(bench)[-1] == ("crashed", "protocol")
     assert bench.ended("one@cpu:0/2").detail == "a message before its launch began: ready"
+
+
+def test_a_launch_that_lacks_memory_beside_a_build_is_interrupted_once(tmp_path: Path) -> None:
+    """Two launches shared it; alone the next one has all, and its own lack would be a crash."""
+    bench = made(tmp_path, plan(hasty(tmp_path, launches=3, cramped=1), interim_analyses=(3,)))
+    bench.run()
+    sound(bench)
+    assert ahead(bench) == [("2", "build"), ("2", "earlier_failed"), ("3", "device")]
+    assert ended(bench) == [
+        ("completed", ""),
+        ("interrupted", "shared_memory"),
+        ("completed", ""),
+        ("completed", ""),
+    ]
+    without = [
+        replace(line, event=replace(line.event, through="device"))
+        if isinstance(line.event, LaunchAhead)
+        else line
+        for line in bench.journal.lines
+    ]
+    with pytest.raises(EvidenceError, match="before the interrupted ones are accounted for"):
+        check_conduct(bench.plan, without, FILES, is_ended=False)
+    again = [
+        replace(line, event=replace(line.event, through="build"))
+        if isinstance(line.event, LaunchAhead)
+        else line
+        for line in bench.journal.lines
+    ]
+    with pytest.raises(EvidenceError, match="which had lacked memory so"):
+        check_conduct(bench.plan, again, FILES, is_ended=False)
+
+
+def test_a_lack_of_memory_with_no_build_beside_is_a_crash(tmp_path: Path) -> None:
+    bench = made(tmp_path, plan(hasty(tmp_path, launches=1, cramped=1)))
+    bench.run()
+    sound(bench)
+    assert ended(bench) == [("completed", ""), ("crashed", "out_of_memory")]
 
 
 def test_a_launch_that_is_killed_takes_the_process_that_waits_with_it(tmp_path: Path) -> None:
