@@ -371,13 +371,14 @@ class Supervisor:
     def _limit_waiting(self, item: RunningLaunch) -> None:
         """End a process that waits once it holds more of the host than is left to the others.
 
-        Else the kernel may choose the launch before it, which would be taken for its own fault.
+        Else the kernel may choose the launch before it. Where nobody knows what is left, the
+        process was ordered to build nothing.
         """
         if time.monotonic() < item.next_memory:
             return
         self._limit_memory(item)
         held, free = item.peak_bytes or 0, free_host_bytes(Tree())
-        if free is None or free < held:
+        if free is not None and free < held:
             detail = f"held {held} bytes of the host while another launch ended, and left it less"
             _stop(item, ExitCause(outcome="crashed", reason="out_of_memory", detail=detail))
 
