@@ -49,6 +49,8 @@ DRAWN = ("gemm", "gemm_tf32", "gemm_float8", "gemm_int8", "gemm_search", "memory
 """Workloads whose inputs are drawn on the device and again, for the check, on the host."""
 ON_HOST = ("host_copy", "host_stream")
 """Workloads that draw on the host too: their builds are measured, but for what a device draws."""
+ON_DISK = "disk_read"
+"""The workload whose file the untimed launch writes and others open: an opening is measured."""
 COUNTED = 2**22
 """Elements of which the generator's operations are counted; they grow with the elements."""
 SEED = 1
@@ -128,6 +130,24 @@ def measured(case: Case) -> dict[str, Any]:
     return {name: round(value, 3) for name, value in parts.items()}
 
 
+def opened(case: Case) -> dict[str, Any]:
+    """What the build takes of a launch that finds the file of its case written."""
+    workload = load_workload(case.workload)(**case.parameters)
+    digests: dict[str, str] = {}
+    with tempfile.TemporaryDirectory(dir=ROOT) as folder:
+
+        def build() -> object:
+            artifacts = Artifacts(Path(folder), digests)
+            return workload.build(Target(device=torch.device("cpu"), artifacts=artifacts), SEED)
+
+        artifacts = Artifacts(
+            Path(folder), report=lambda name, _, digest, __: digests.update({name: digest})
+        )
+        workload.build(Target(device=torch.device("cpu"), artifacts=artifacts), SEED)
+        wall, busy = seconds(build)
+    return {"opened_wall_seconds": round(wall, 3), "opened_seconds": round(busy, 3)}
+
+
 def _output(workload: Any, state: Any) -> Any:
     """What a step gives by form and size."""
     if hasattr(state, "results"):
@@ -146,7 +166,7 @@ def cases() -> Iterator[Case]:
     seen = set()
     for case in planned("node"):
         key = (case.workload, json.dumps(case.parameters, sort_keys=True))
-        if case.workload in DRAWN + ON_HOST and key not in seen:
+        if case.workload in (*DRAWN, *ON_HOST, ON_DISK) and key not in seen:
             seen.add(key)
             yield case
 
@@ -154,7 +174,10 @@ def cases() -> Iterator[Case]:
 def node_parts() -> dict[str, Any]:
     """The parts of each case of `node`, by its name."""
     torch.set_num_threads(usable_cores())
-    return {case.id.partition("@")[0]: measured(case) for case in cases()}
+    return {
+        case.id.partition("@")[0]: (opened if case.workload == ON_DISK else measured)(case)
+        for case in cases()
+    }
 
 
 def smoke_parts() -> dict[str, Any]:

@@ -3,7 +3,8 @@
 Of a launch, `head` is what its process may do before the one before has ended (begin, set its
 device up and, where what the build holds is known, build), and `tail` what that one does once its
 last timed step is over. Both together take as long as the longer one. What is between them is of
-one launch alone.
+one launch alone. A build is beside another launch only where the device is known to have room for
+both, by the runner's own rule.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from appliance.runner.overlap import GROWTH, SHARE
 from appliance.runner.users_log import MOST_IN_A_ROW
 
 ALONE = 1 / (MOST_IN_A_ROW + 1)
@@ -20,13 +22,17 @@ ALONE = 1 / (MOST_IN_A_ROW + 1)
 
 @dataclass(frozen=True, kw_only=True)
 class Timed:
-    """A launch of a case, in seconds; `is_reference`: what it makes, the case's others read."""
+    """A launch of a case, in seconds; `is_reference`: what it makes, the case's others read.
+
+    `held` is the part of its device's memory that it holds, None where nobody knows.
+    """
 
     case: str
     head: float
     middle: float
     tail: float
     is_reference: bool = False
+    held: float | None = 0.0
 
     @property
     def whole(self) -> float:
@@ -36,7 +42,8 @@ class Timed:
 def saved(launches: Sequence[Timed], *, setup: float) -> float:
     """Seconds that the launches of a sequence take less than one after another.
 
-    The first launch of a case sets its device up alone (`setup`), as nobody knows what it holds.
+    The first launch of a case sets its device up alone (`setup`), as nobody knows what it holds,
+    and so does one that finds no room.
     """
     seen: set[str] = set()
     seconds = 0.0
@@ -44,6 +51,14 @@ def saved(launches: Sequence[Timed], *, setup: float) -> float:
         seen.add(earlier.case)
         if earlier.is_reference and earlier.case == later.case:
             continue
-        head = later.head if later.case in seen else min(setup, later.head)
+        builds = later.case in seen and _has_room(earlier, later)
+        head = later.head if builds else min(setup, later.head)
         seconds += min(earlier.tail, head)
     return (1 - ALONE) * seconds
+
+
+def _has_room(earlier: Timed, later: Timed) -> bool:
+    """Whether a device holds both, as far as is known of them."""
+    if earlier.held is None or later.held is None:
+        return False
+    return GROWTH * earlier.held + later.held <= SHARE

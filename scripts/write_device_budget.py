@@ -27,13 +27,17 @@ sys.path.insert(0, str(ROOT / "scripts"))
 from overlapped import ALONE, Timed, saved  # noqa: E402 - after the path
 from write_suite_times import device_of, inputs_of  # noqa: E402 - after the path
 
+from appliance.errors import ApplianceError  # noqa: E402 - the same
 from appliance.evidence.budget import duration  # noqa: E402 - the same
 from appliance.planning import launch_constants  # noqa: E402 - the same
 from appliance.planning.plan import plan_cases  # noqa: E402 - the same
 from appliance.records.plan import Case  # noqa: E402 - the same
+from appliance.records.qualified import ObservedCase  # noqa: E402 - the same
 from appliance.records.suite import Protocol  # noqa: E402 - the same
 from appliance.scheduling import references  # noqa: E402 - the same
+from appliance.scheduling.step_rates import assumed_step_seconds  # noqa: E402 - the same
 from appliance.storage import suite_file  # noqa: E402 - the same
+from appliance.storage.qualified_file import load_observed  # noqa: E402 - the same
 
 RECORDED = ROOT / "tests" / "recorded" / "h100"
 PARTS = ROOT / "tests" / "recorded" / "host_parts.json"
@@ -42,17 +46,37 @@ MODEL = "NVIDIA H100 80GB HBM3"
 LAUNCHES = 5
 CHECKED = 3
 REPEATS = 3
-UNKNOWN_FLOPS_PER_SECOND = 1e14
-"""Assumed of training rows whose step nobody has timed: resnet50 makes 1.2e14, bert 1.8e14."""
-UNKNOWN_STEP_SECONDS, UNKNOWN_BUILD_SECONDS = 1.0, 10.0
+UNKNOWN_BUILD_SECONDS = 10.0
 SEARCHED = "-searched"
+OPENED = "opened_seconds"
 LATER = frozenset({"gemm", "gemm_exact", "gemm_tf32", "gemm_float8", "gemm_int8", "gemm_search"})
 """Workloads whose outputs may be checked after later steps (`checks_later`); inference may too."""
-DRAWN_WEIGHTS = frozenset({"llama"})
-"""Rows of the suite whose weights the device draws; others have theirs from torch on the host."""
+DRAWN_WEIGHTS = {
+    "llama": "gemm-bf16",
+    "llava": "gemm-bf16",
+    "llm_full": "gemm-bf16",
+    "llm_lora": "gemm-bf16",
+    "rlhf": "gemm-bf16",
+    "dinov2_giant": "gemm-fp32",
+    "regnet_y_128gf": "gemm-fp32",
+    "reformer": "gemm-fp32",
+    "resnet152": "gemm-fp32",
+    "t5": "gemm-fp32",
+    "vjepa": "gemm-fp32",
+    "whisper": "gemm-fp32",
+}
+"""Rows whose first weights the device draws (docs/explanation/inputs.md), each with the products
+whose operands have the number format that they are drawn in."""
+HOST_BUILD_SECONDS = 0.2
+"""The host's part of such a build, at most: of `vjepa` at full size it takes 0.06 s of one core."""
 KEPT = frozenset({"reformer", "pna", "dimenet", "recursiongfn", "llama"})
 """Rows whose first reference the untimed launch keeps for the others: float64 of the whole step
 (parts/training/reference.py) or of the whole pass (parts/language/generated.py)."""
+KEPT_FOR_EQUAL_BITS = frozenset({"convnext_large"})
+"""Rows of which float64 follows drawn rows or layers of a step once for all launches that saw the
+same bits (docs/explanation/once.md). Others are followed in each launch: `resnet50` and
+`regnet_y_128gf` sum in another order each time, `bert` and `vjepa` have more logits than are kept,
+and of the rest layers are drawn or a rollout is followed."""
 
 
 @dataclass
@@ -411,7 +435,9 @@ def node_parts() -> list[Parts]:
     parts = []
     for name in (one.id.partition("@")[0] for one in planned("node")):
         host = measured.get(name.replace("pageable", "pinned"))  # of a processor the same code
-        if host is not None:
+        if host is not None and OPENED in host:
+            parts.append(_of_disk(name, host, protocol))
+        elif host is not None:
             parts.append(_of_today(name, host, protocol))
         else:
             parts.append(_as_recorded(name, _recorded(name) or _alike(name), protocol))
@@ -443,6 +469,17 @@ def _of_today(name: str, host: Mapping[str, float], protocol: Protocol) -> Parts
             if "build_seconds" in host
             else "inputs counted, check measured"
         ),
+    )
+
+
+def _of_disk(name: str, host: Mapping[str, float], protocol: Protocol) -> Parts:
+    """As recorded, but that the untimed launch alone writes the file, and others open it."""
+    recorded = _as_recorded(name, _recorded(name) or _alike(name), protocol)
+    return replace(
+        recorded,
+        build=host[OPENED],
+        extra=recorded.build,
+        how="written as recorded, opened as measured",
     )
 
 
@@ -514,7 +551,10 @@ def node() -> Iterator[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A primary row on one device: seconds of each part, and whether its step was measured."""
+    """A primary row on one device: seconds of each part, and whether its step was measured.
+
+    `held` is the part of the device's memory that it was recorded to hold, None where nobody knows.
+    """
 
     name: str
     step: float
@@ -524,6 +564,8 @@ class Row:
     calibrate: float
     useful: float
     is_measured: bool
+    is_drawn: bool = False
+    held: float | None = None
 
     @property
     def repeat(self) -> float:
@@ -545,8 +587,14 @@ class Row:
 
     def _split(self, whole: float, checked: float, *, is_reference: bool = False) -> Timed:
         head, tail = forked_setup() + self.build, ending() + checked
-        middle = whole - head - tail
-        return Timed(case=self.name, head=head, middle=middle, tail=tail, is_reference=is_reference)
+        return Timed(
+            case=self.name,
+            head=head,
+            middle=whole - head - tail,
+            tail=tail,
+            is_reference=is_reference,
+            held=self.held,
+        )
 
     def num_references(self, launches: int) -> int:
         """Of the first output once, or in each launch where none is kept, and of the last one."""
@@ -585,10 +633,12 @@ def acceptance_rows() -> list[Row]:
                 step=step,
                 build=_drawn_build(case) or known.get("build_seconds", UNKNOWN_BUILD_SECONDS),
                 reference=seconds or 0.0,
-                is_shared=case.workload in KEPT,
+                is_shared=case.workload in KEPT | KEPT_FOR_EQUAL_BITS,
                 calibrate=calibrate + protocol.calibration_seconds,
                 useful=warm_up + protocol.blocks * block,
                 is_measured="step_seconds" in known,
+                is_drawn=case.workload in DRAWN_WEIGHTS,
+                held=_held(case),
             )
         )
     return rows
@@ -597,21 +647,45 @@ def acceptance_rows() -> list[Row]:
 def _drawn_build(case: Case) -> float | None:
     """Of a row whose weights the device draws what it moves for them; None of another one.
 
-    An element takes what one of the operands of `gemm-bf16` does, whose format and map they have.
+    An element takes what one of the operands of a product does, whose format and map they have.
     """
-    if case.workload not in DRAWN_WEIGHTS or case.num_parameters is None:
+    alike = DRAWN_WEIGHTS.get(case.workload)
+    if alike is None or case.num_parameters is None:
         return None
-    product = next(one for one in planned("node") if one.id.startswith("gemm-bf16@"))
+    product = next(one for one in planned("node") if one.id.startswith(f"{alike}@"))
     sizes = {name: int(str(product.parameters[name])) for name in ("m", "n", "k", "num_inputs")}
     elements = sizes["num_inputs"] * sizes["k"] * (sizes["m"] + sizes["n"])
-    moved = host_parts("node")["cases"]["gemm-bf16"]["drawn_bytes"] / elements
-    seconds: float = case.num_parameters * moved / memory_rate()
-    return seconds
+    moved = host_parts("node")["cases"][alike]["drawn_bytes"] / elements
+    return HOST_BUILD_SECONDS + float(case.num_parameters * moved / memory_rate())
+
+
+@cache
+def recorded_cases() -> tuple[ObservedCase, ...]:
+    """What the shipped records say of the device."""
+    return load_observed([MODEL])
+
+
+def _held(case: Case) -> float | None:
+    """Part of the device's memory that the row was recorded to hold at full size."""
+    most = max(
+        (
+            one.device_memory_bytes
+            for one in recorded_cases()
+            if (one.workload, one.model, one.size) == (case.workload, MODEL, "full")
+            if one.device_memory_bytes is not None and one.step_seconds is not None
+        ),
+        default=None,
+    )
+    memory = device_of(MODEL).memory_bytes
+    return None if most is None or memory is None else most / memory
 
 
 def _unknown_step(case: Case) -> float:
-    flops = case.work.flops or 0.0
-    return max(UNKNOWN_STEP_SECONDS, flops / UNKNOWN_FLOPS_PER_SECOND)
+    """As a plan within so many minutes assumes it."""
+    seconds = assumed_step_seconds(case, MODEL)
+    if seconds is None:
+        raise ApplianceError(f"{case.id}: nothing says how long its step takes")
+    return seconds
 
 
 def acceptance() -> Iterator[str]:
@@ -621,9 +695,10 @@ def acceptance() -> Iterator[str]:
     yield "|---|---:|---:|---:|---|---:|---|"
     for row in rows:
         how = "measured" if row.is_measured else "assumed"
+        build = f"{row.build:.1f}, drawn" if row.is_drawn else f"{row.build:.1f}"
         made = "once" if row.is_shared else "each launch"
         yield (
-            f"| `{row.name}` | {row.step:.3g} | {row.build:.1f} | {row.reference:.3g} | {made} | "
+            f"| `{row.name}` | {row.step:.3g} | {build} | {row.reference:.3g} | {made} | "
             f"{row.useful:.1f} | {how} |"
         )
     yield ""
@@ -698,6 +773,10 @@ KNOWN = {
         "least of a case's launches, at a load of {smoke_load:.1f}; the host does the device's "
         "part of them too; repeated inputs of `llama` as recorded"
     ),
+    "the file of `disk_read`": (
+        "written once, by the untimed launch, as recorded; opened by the others in processor time "
+        "as measured like checks"
+    ),
     "all else of `node`": ("recorded with 0.4.0: builds that drew on the host, checks on 16 cores"),
 }
 PAGE_TEXT = """# What suites would take on an H100
@@ -731,14 +810,19 @@ Seconds of the parts that differ, and of a launch with all of its parts.
 
 ## `acceptance`: the rows of one device
 
-The step is that of the recorded device with older versions of the libraries, and else assumed: its
-operations at {flops:.0f} TFLOP/s, {step:g} s at least. A build is the recorded one, which drew
-inputs and weights on the host, and is taken for {build:g} s where nobody timed it; that of `llama`,
-whose weights a device draws now, is counted like inputs. The reference is the
-[estimate](references.md) for 16 cores. That of a whole step is made in the untimed launch and once
-for the last output, and read by the others; a sampled one is made in each launch. Steps of more
-than two seconds are [fewer](suites.md#long-steps). Useful are warm-up and timed steps. Three
-repeats a row are in this sum, variants of rows are not.
+The step is that of the recorded device with older versions of the libraries. Where nobody has timed
+it, it is what a [plan within so many minutes](../how-to/minutes.md#what-is-chosen) assumes: its
+operations or bytes over a share of the vendor's figures (`appliance/step_rates.toml`), a second at
+least. A build is the recorded one, which drew inputs and weights on the host, and is taken for
+{build:g} s where nobody timed it. Where the device draws the first weights now, what the generator
+moves for them is counted like inputs, and {host_build:g} s of the host, its part at most; in the
+table these builds are marked "drawn". The reference is the [estimate](references.md) for 16 cores.
+That of a whole step, and a sampled one where all launches see the same bits, is made in the
+untimed launch and once for the last output, and read by the others; any other is made in each
+launch. Steps of more than two seconds are [fewer](suites.md#long-steps). Useful are warm-up and
+timed steps. Three repeats a row are in this sum, variants of rows are not. A build is beside
+another launch only where records of the device say that it holds both, with twice what the earlier
+one holds.
 
 {acceptance}
 
@@ -768,9 +852,8 @@ def page() -> str:
         alone=ALONE,
         smoke="\n".join(smoke()),
         node="\n".join(node()),
-        flops=UNKNOWN_FLOPS_PER_SECOND / 1e12,
-        step=UNKNOWN_STEP_SECONDS,
         build=UNKNOWN_BUILD_SECONDS,
+        host_build=HOST_BUILD_SECONDS,
         acceptance="\n".join(acceptance()),
     )
 

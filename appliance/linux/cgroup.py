@@ -9,6 +9,7 @@ the one that counts. None means that nothing limits; Unreadable that it is not k
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from appliance.linux.sysfs import Tree, Unreadable, number
 
@@ -39,14 +40,61 @@ def cpu_quota(tree: Tree) -> float | None:
 
 def memory_limit(tree: Tree) -> int | None:
     """Bytes that this process's groups may use together."""
-    limits: list[int] = []
+    return min((limit for _, _, limit in _memory_limits(tree)), default=None)
+
+
+def memory_left(tree: Tree) -> int | None:
+    """Bytes that this process's groups may still take, by the strictest of them.
+
+    Of what they use, pages of files that nobody has read lately are counted as free: the kernel
+    takes these back before it ends a process.
+    """
+    left = [
+        limit - _number(tree, f"{folder}/{kind.usage}") + _reclaimable(tree, folder, kind)
+        for folder, kind, limit in _memory_limits(tree)
+    ]
+    return max(0, min(left)) if left else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _MemoryFiles:
+    """How a version of control groups names the files of a group's memory."""
+
+    limit: str
+    usage: str
+    inactive: str
+
+
+_MEMORY = (
+    _MemoryFiles(limit="memory.max", usage="memory.current", inactive="inactive_file"),
+    _MemoryFiles(
+        limit="memory.limit_in_bytes",
+        usage="memory.usage_in_bytes",
+        inactive="total_inactive_file",
+    ),
+)
+
+
+def _memory_limits(tree: Tree) -> Iterator[tuple[str, _MemoryFiles, int]]:
+    """The groups that limit memory, the names of their files, and the limit in bytes."""
     for folder in _folders(tree, "memory"):
-        for name in ("memory.max", "memory.limit_in_bytes"):
-            if tree.exists(f"{folder}/{name}"):
-                text = tree.text(f"{folder}/{name}")
-                limits.append(_UNLIMITED if text == "max" else number(text, f"{folder}/{name}"))
-    smallest = min(limits, default=_UNLIMITED)
-    return smallest if smallest < _UNLIMITED else None
+        for kind in _MEMORY:
+            name = f"{folder}/{kind.limit}"
+            if tree.exists(name) and (text := tree.text(name)) != "max":
+                limit = number(text, name)
+                if limit < _UNLIMITED:
+                    yield folder, kind, limit
+
+
+def _number(tree: Tree, name: str) -> int:
+    return number(tree.text(name), name)
+
+
+def _reclaimable(tree: Tree, folder: str, kind: _MemoryFiles) -> int:
+    """Bytes of files in memory that were not read lately."""
+    name = f"{folder}/memory.stat"
+    counts = dict(line.split(" ", 1) for line in tree.text(name).splitlines() if " " in line)
+    return number(counts.get(kind.inactive, "0"), name)
 
 
 def _ratio(quota: int, period: int, where: str) -> float:

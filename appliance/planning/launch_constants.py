@@ -28,6 +28,8 @@ NUM_CLOCK_SPANS = 3
 """Spans of work over which a launch compares its clocks; one alone may be disturbed."""
 NUM_EMPTY_BLOCKS, EMPTY_BLOCK_STEPS = 5, 32
 """Blocks of steps that do nothing, and steps of each, that show what timing a step costs."""
+SHARED_MEMORY = "shared_memory"
+"""Reason of a launch that lacked memory beside the build of the next one: an interruption."""
 REPEATS_AFTER_MISMATCH = 100
 """Repeats of the same operands that follow a mismatch in the deterministic phase."""
 FIRST_REPEAT = -1

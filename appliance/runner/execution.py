@@ -30,6 +30,7 @@ from appliance.evidence.software_fault import UNAVAILABLE
 from appliance.generator.words import FILE
 from appliance.ipc.channel import Listener
 from appliance.planning import sessions
+from appliance.planning.launch_constants import SHARED_MEMORY
 from appliance.planning.plan import case_analyses, case_seed, fresh_controls
 from appliance.records.journal import (
     AheadEnded,
@@ -40,6 +41,7 @@ from appliance.records.journal import (
     LaunchAhead,
     LaunchEnded,
     LaunchStarted,
+    Line,
     Outcome,
     ServerProbed,
 )
@@ -306,6 +308,7 @@ class _Run:
             case_of=cases.get,
             fold_ns=fold_ns(self.plan),
         )
+        self.room.cramped.update(_cramped(self.plan, self.journal.lines))
         self.logs = self.launcher.work / "launches"
         self.logs.mkdir(parents=True, exist_ok=True)
 
@@ -358,7 +361,9 @@ class _Run:
         """
         self.is_over = self.clock.is_over
         self._take_wave(group[0].wave)
-        if self.ahead and not self.ahead.is_for(self._needing_processes(group)):
+        if self.ahead and not self.ahead.is_for(
+            self._needing_processes(group, self.left_time.allows)
+        ):
             self._end_ahead(supervisor, "not_wanted")
         # Again only where an untimed launch lost its server, which the second time is not used.
         while to_make := [launch for launch in group if self._is_to_make(launch)]:
@@ -409,7 +414,7 @@ class _Run:
         items: list[RunningLaunch] = []
         for launch in launches:
             spec = self._spec(launch, launches, meeting, group)
-            through = self._through(launch)
+            through = self._through(launch, group)
             self._record(LaunchAhead(launch=launch.id, beside=names, through=through), sync=True)
             try:
                 self._new_logs(launch)
@@ -442,7 +447,9 @@ class _Run:
         )
         if not may_be:
             return []
-        launches = self._needing_processes(following)
+        # Time is asked again once the earlier launch has ended, as `verify` does: its answer then
+        # stands, and one given now would stand instead.
+        launches = self._needing_processes(following, self.left_time.would_allow)
         return launches if all(map(self._can_fork, launches)) else []
 
     def _has_first_bits(self, launch: Launch) -> bool:
@@ -454,9 +461,10 @@ class _Run:
             return False
         return self.launcher.can_fork(self.cases[launch.case], _library_mode(launch))
 
-    def _through(self, launch: Launch) -> AheadThrough:
+    def _through(self, launch: Launch, running: Sequence[Launch]) -> AheadThrough:
         case = self.cases[launch.case]
-        return self.room.through(case, self.launcher.devices[case.device], self._memory(case))
+        device, beside = self.launcher.devices[case.device], [one.case for one in running]
+        return self.room.through(case, device, self._memory(case), beside)
 
     def _memory(self, case: Case) -> Mapping[str, float | None]:
         """Readings of the device of a case; of processors none, whose memory is the host's."""
@@ -577,21 +585,28 @@ class _Run:
         """Whether a launch needs a process; one that needs none is settled here."""
         if not self._is_left(launch):
             return False
-        refusal = self._refusal(launch)
+        refusal = self._refusal(launch, self.left_time.allows)
         if refusal is not None:
             self._write_off(launch, *refusal)
         return refusal is None
 
-    def _needing_processes(self, launches: Sequence[Launch]) -> list[Launch]:
+    def _needing_processes(
+        self, launches: Sequence[Launch], has_time: Callable[[Launch], bool]
+    ) -> list[Launch]:
         """Those that would be made now; none of them is settled by asking."""
         left = [launch for launch in launches if self._is_left(launch)]
-        return [launch for launch in left if self._refusal(launch) is None]
+        return [launch for launch in left if self._refusal(launch, has_time) is None]
 
     def _is_left(self, launch: Launch) -> bool:
         return self.wanted(launch) and not self.history.is_settled(launch)
 
-    def _refusal(self, launch: Launch) -> tuple[Outcome, str, str] | None:
-        """Outcome, reason and detail of a launch that needs no process; None if it needs one."""
+    def _refusal(
+        self, launch: Launch, has_time: Callable[[Launch], bool]
+    ) -> tuple[Outcome, str, str] | None:
+        """Outcome, reason and detail of a launch that needs no process; None if it needs one.
+
+        `has_time` says whether the minutes of the run, if there are any, hold it.
+        """
         case = self.cases[launch.case]
         reference = self.history.failed_reference(case)
         if case.unsupported or case.software:
@@ -602,7 +617,7 @@ class _Run:
             limit = f"{self.plan.time_limit_seconds:g} s"
             detail = f"the session had run {self.clock.seconds:.0f} s of at most {limit}"
             return "not_run", sessions.TIME_LIMIT, detail
-        if not self.left_time.allows(launch):
+        if not has_time(launch):
             return "not_run", sessions.NO_TIME, ""
         if launch.number != 0 and reference is not None:
             detail = f"the untimed launch: {reference.outcome}, {reference.reason}"
@@ -690,6 +705,7 @@ class _Run:
             begin_ns=begin_ns,
             has_stepped=self.history.has_stepped(case),
             is_ahead=bool(spec.ahead),
+            builds_ahead=spec.ahead == "build",
         )
 
     def _spec(
@@ -819,6 +835,14 @@ def _as_ordered(spec: LaunchSpec) -> LaunchSpec:
 
 def _library_mode(launch: Launch) -> LibraryMode:
     return "deterministic" if launch.is_repeat else "default"
+
+
+def _cramped(plan: Plan, lines: Iterable[Line]) -> Iterator[str]:
+    """Cases of which a launch lacked memory that it had to share."""
+    cases = {launch.id: launch.case for launch in plan.launches}
+    for line in lines:
+        if isinstance(line.event, LaunchEnded) and line.event.reason == SHARED_MEMORY:
+            yield cases[line.event.launch]
 
 
 def _bounded(path: Path) -> bytes:

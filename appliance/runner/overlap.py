@@ -10,19 +10,28 @@ else sets its device up alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import psutil
 
+from appliance.linux import cgroup
+from appliance.linux.sysfs import Tree, Unreadable
+from appliance.planning.launch_constants import SHARED_MEMORY
 from appliance.records.journal import AheadThrough, LaunchEnded
 from appliance.records.plan import Case, Launch
 from appliance.records.system import Device
 
 SHARE = 0.9
 """Part of a device's memory that both launches may hold together."""
+GROWTH = 2.0
+"""How many times of what it holds the earlier launch may come to hold in its checks.
+
+A step that is made again and watched, a second build: what lacked memory there would be taken for a
+fault of the device.
+"""
 HOST_SHARE = 0.5
-"""Part of the host's free memory that the next launch may take."""
+"""Part of the memory that the run may still take of its host, which the next launch may take."""
 USED = "memory_used_bytes"
 
 
@@ -47,10 +56,15 @@ def may_follow(launch: Launch, earlier: Launch, *, has_first_bits: bool) -> bool
 
 @dataclass(kw_only=True)
 class Room:
-    """The most memory that launches of each case have held: of their device, and of the host."""
+    """The most memory that launches of each case have held: of their device, and of the host.
+
+    `cramped` are cases of which a launch lacked memory beside a build: none builds beside theirs.
+    """
 
     devices: dict[str, float] = field(default_factory=dict)
     host: dict[str, int] = field(default_factory=dict)
+    cramped: set[str] = field(default_factory=set)
+    tree: Tree = field(default_factory=Tree)
 
     def held(self, case: str, values: Mapping[str, float | None]) -> None:
         """Note what a device says once the steps of a launch are over, alone on it."""
@@ -59,24 +73,49 @@ class Room:
             self.devices[case] = max(used, self.devices.get(case, 0.0))
 
     def ended(self, case: str, event: LaunchEnded) -> None:
-        """Note what a launch held of the host."""
+        """Note what a launch held of the host, and whether it lacked what it had to share."""
+        if event.reason == SHARED_MEMORY:
+            self.cramped.add(case)
         if event.outcome == "completed" and event.peak_memory_bytes is not None:
             self.host[case] = max(event.peak_memory_bytes, self.host.get(case, 0))
 
     def through(
-        self, case: Case, device: Device, values: Mapping[str, float | None]
+        self,
+        case: Case,
+        device: Device,
+        values: Mapping[str, float | None],
+        beside: Iterable[str] = (),
     ) -> AheadThrough:
-        """How far the next launch may go beside one whose device now has these readings."""
+        """How far the next launch may go beside one whose device now has these readings.
+
+        `beside` are the cases of those that end.
+        """
+        if self.cramped.intersection(beside):
+            return "device"
         has_room = self._on_host(case) and self._on_device(case, device, values.get(USED))
         return "build" if has_room else "device"
 
     def _on_host(self, case: Case) -> bool:
-        peak = self.host.get(case.id)
-        return peak is not None and peak <= HOST_SHARE * psutil.virtual_memory().available
+        peak, free = self.host.get(case.id), free_host_bytes(self.tree)
+        return peak is not None and free is not None and peak <= HOST_SHARE * free
 
     def _on_device(self, case: Case, device: Device, used: float | None) -> bool:
         if device.vendor == "cpu":
             return True  # its memory is the host's
         peak = self.devices.get(case.id)
         known = peak is not None and used is not None and device.memory_bytes is not None
-        return known and (used or 0.0) + (peak or 0.0) <= SHARE * (device.memory_bytes or 0)
+        together = GROWTH * (used or 0.0) + (peak or 0.0)
+        return known and together <= SHARE * (device.memory_bytes or 0)
+
+
+def free_host_bytes(tree: Tree) -> int | None:
+    """Memory of the host that this process may still take; None where that is not known.
+
+    A container sees all that the host has free, and is ended at the limit of its own.
+    """
+    available = int(psutil.virtual_memory().available)
+    try:
+        left = cgroup.memory_left(tree)
+    except Unreadable:
+        return None
+    return available if left is None else min(available, left)

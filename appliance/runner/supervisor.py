@@ -29,6 +29,8 @@ from appliance.evidence.software_fault import is_lack_of_software
 from appliance.ipc import processes
 from appliance.ipc.channel import Connection, Listener, ProtocolFault
 from appliance.ipc.messages import End, Hello, Message, Ready, TimingOver
+from appliance.linux.sysfs import Tree
+from appliance.planning.launch_constants import SHARED_MEMORY
 from appliance.planning.placement import GIB
 from appliance.records.journal import (
     AheadReason,
@@ -49,6 +51,7 @@ from appliance.runner.exit_cause import (
     Observation,
     exit_cause,
 )
+from appliance.runner.overlap import free_host_bytes
 
 TICK_SECONDS, EXIT_TICK_SECONDS = 0.1, 0.002
 """How long nothing is supervised unless a message comes: while ranks work, and once all have left.
@@ -76,8 +79,8 @@ PEER_EXIT_SECONDS, STALLED_EXIT_SECONDS = 60.0, 3.0
 class RunningLaunch:
     """One launch under way; `has_stepped`: a launch of its case has made its first step.
 
-    One that was ordered ahead `is_waiting` until it begins, and what it reported is `held`. `over`
-    are the ranks that time nothing any more.
+    One that was ordered ahead `is_waiting` until it begins, and what it reported is `held`; whether
+    it `builds_ahead` says how far it may go. `over` are the ranks that time nothing any more.
     """
 
     launch: Launch
@@ -103,6 +106,7 @@ class RunningLaunch:
     ended: LaunchEnded | None = None
     is_ahead: bool = False
     is_waiting: bool = False
+    builds_ahead: bool = False
     held: list[tuple[int, Message]] = field(default_factory=list)
     over: set[int] = field(default_factory=set)
 
@@ -124,6 +128,7 @@ def running_launch(
     begin_ns: int,
     has_stepped: bool = False,
     is_ahead: bool = False,
+    builds_ahead: bool = False,
 ) -> RunningLaunch:
     """A launch whose first process has just been started; its time begins now, or later."""
     return RunningLaunch(
@@ -138,6 +143,7 @@ def running_launch(
         has_stepped=has_stepped,
         is_ahead=is_ahead,
         is_waiting=is_ahead,
+        builds_ahead=builds_ahead,
     )
 
 
@@ -237,7 +243,7 @@ class Supervisor:
                     _stop(item, ExitCause(outcome="interrupted", reason=signal_name, detail=""))
                 self._supervise(item, group)
         for item in self.waiting:
-            self._limit_memory(item)
+            self._limit_waiting(item)
         self._release_ready(group)
 
     # -------------------------------------------------------------- messages of the children
@@ -362,6 +368,20 @@ class Supervisor:
             item.next_memory = now + MEMORY_SECONDS
             _enforce_memory_limit(item)
 
+    def _limit_waiting(self, item: RunningLaunch) -> None:
+        """End a process that waits once it holds more of the host than is left to the others.
+
+        Else the kernel may choose the launch before it. Where nobody knows what is left, the
+        process was ordered to build nothing.
+        """
+        if time.monotonic() < item.next_memory:
+            return
+        self._limit_memory(item)
+        held, free = item.peak_bytes or 0, free_host_bytes(Tree())
+        if free is not None and free < held:
+            detail = f"held {held} bytes of the host while another launch ended, and left it less"
+            _stop(item, ExitCause(outcome="crashed", reason="out_of_memory", detail=detail))
+
     def _read_telemetry(self, item: RunningLaunch, now: float) -> None:
         """Read a launch's devices, unless processes of the next ones may be on them already."""
         if self.waiting:
@@ -382,7 +402,8 @@ class Supervisor:
                 self._receive(connection, group)
         processes.end(item.family.members)
         status = self._disconnect_all(item, status)
-        item.ended = self._unless_interrupted(item, _launch_ended(item, status))
+        ended = self._unless_interrupted(item, _launch_ended(item, status))
+        item.ended = self._unless_shared(item, ended)
         self._finish(item, item.ended)
 
     def _unless_interrupted(self, item: RunningLaunch, ended: LaunchEnded) -> LaunchEnded:
@@ -395,6 +416,19 @@ class Supervisor:
             return ended
         detail = f"{ended.detail}, as the whole run was by {name}"
         return replace(ended, outcome="interrupted", reason=name, detail=detail)
+
+    def _unless_shared(self, item: RunningLaunch, ended: LaunchEnded) -> LaunchEnded:
+        """The end of a launch, which is an interruption where it lacked memory beside a build.
+
+        Which of the two asked for the last of it shows nothing of the device. Over its own limit a
+        launch is by itself.
+        """
+        lacked = (ended.outcome, ended.reason) == ("crashed", "out_of_memory")
+        names = [one.launch.id for one in self.waiting if one.builds_ahead]
+        if not (lacked and item.stop is None and names):
+            return ended
+        detail = f"lacked memory while {names[0]} was built beside it: {ended.detail}"
+        return replace(ended, outcome="interrupted", reason=SHARED_MEMORY, detail=detail)
 
     def _signal_soon(self) -> str:
         """Name of the signal that this process has got or gets within a moment; else empty."""

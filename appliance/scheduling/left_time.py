@@ -111,13 +111,34 @@ class LeftTime:
             self._settled_seconds = self._clock.seconds
 
     def allows(self, launch: Launch) -> bool:
-        """Whether a launch that is to be settled next is made, as far as it is a matter of time."""
+        """Whether a launch that is to be settled next is made, as far as it is a matter of time.
+
+        The first answer for a wave, and for a group of a row with an assumed step, stands.
+        """
+        if self._minutes and launch.wave:
+            self._begin(launch.wave)
+        elif self._minutes and (row := row_name(launch.case)) in self._assumed:
+            group = self._group_of[launch.id]
+            if group not in self._allowed:
+                self._allowed[group] = self._has_room(group, row)
+        return self.would_allow(launch)
+
+    def would_allow(self, launch: Launch) -> bool:
+        """What `allows` would say if the launch were settled now.
+
+        It settles nothing: lines that come before the launch's turn may change the answer. Of a
+        wave that has not begun it is no.
+        """
         if not self._minutes:
             return True
         if launch.wave:
-            return launch.case in self._begin(launch.wave).cases
-        row = row_name(launch.case)
-        return row not in self._assumed or self._has_room(self._group_of[launch.id], row)
+            given = self._given.get(launch.wave)
+            return given is not None and launch.case in given.cases
+        if (row := row_name(launch.case)) not in self._assumed:
+            return True
+        group = self._group_of[launch.id]
+        settled = self._allowed.get(group)
+        return self._has_room(group, row) if settled is None else settled
 
     def given(self, wave: int) -> Given:
         """What a wave is given, which begins now if it has not begun."""
@@ -139,17 +160,15 @@ class LeftTime:
             self._referenced[launch.case] = event.outcome == "completed"
 
     def _has_room(self, group: int, row: str) -> bool:
-        """Whether launches of a row with an assumed step are made; asked once for all of a group.
+        """Whether the minutes hold launches of a row with an assumed step, by the lines so far.
 
         `group` is the place of theirs in the plan.
         """
-        if group not in self._allowed:
-            left = MINUTE * self._minutes - self._settled_seconds
-            excess = max(self._excess(name) for name in self._groups[group])
-            needed = excess * self._planned(group)
-            is_late = excess > 1.0 and needed > left - self._others_seconds(row)
-            self._allowed[group] = left > 0 and not is_late
-        return self._allowed[group]
+        left = MINUTE * self._minutes - self._settled_seconds
+        excess = max(self._excess(name) for name in self._groups[group])
+        needed = excess * self._planned(group)
+        is_late = excess > 1.0 and needed > left - self._others_seconds(row)
+        return left > 0 and not is_late
 
     def _excess(self, launch: str) -> float:
         """How many times as long as planned the launches of a case have taken so far; 1 of none."""

@@ -21,7 +21,7 @@ from appliance.judging.verdict import Judge
 from appliance.planning import sessions
 from appliance.planning.check_sampling import sampled_steps
 from appliance.planning.criterion_scope import MOST_ATTEMPTS, planned_bounds
-from appliance.planning.launch_constants import MOST_SESSIONS
+from appliance.planning.launch_constants import MOST_SESSIONS, SHARED_MEMORY
 from appliance.planning.plan import (
     all_launches,
     case_analyses,
@@ -273,7 +273,9 @@ class _Walk:
     have compared their clocks, `num_blocks` counts the blocks that they have timed; `forked_by` is
     the server of each launch that was forked, `frameworks` what forks the launches of a case. A
     group after the `last_place` is not begun in this session, as its time was over when that one
-    had ended. `left_time` says which launches that are not assured there was time for.
+    had ended. `left_time` says which launches that are not assured there was time for. Launches
+    beside which the next one builds are those that `shares_memory` names; a case is `cramped` once
+    one of its launches lacked memory so, which excuses it once.
     """
 
     plan: Plan
@@ -295,6 +297,8 @@ class _Walk:
     attempt: int = 0
     open: set[str] = field(default_factory=set)
     ahead: set[str] = field(default_factory=set)
+    shares_memory: set[str] = field(default_factory=set)
+    cramped: set[str] = field(default_factory=set)
     is_calibrated: set[str] = field(default_factory=set)
     num_blocks: dict[str, int] = field(default_factory=dict)
     halted: set[str] = field(default_factory=set)
@@ -534,6 +538,7 @@ def _start(walk: _Walk, event: LaunchStarted) -> None:
     _take_place(walk, launch, is_again=is_again)
     _check_turn(walk, event)
     walk.is_calibrated.discard(launch.id)
+    walk.shares_memory.discard(launch.id)
     walk.num_blocks.pop(launch.id, None)
     walk.is_beginning &= is_again
     walk.ended.pop(launch.id, None)
@@ -557,7 +562,19 @@ def _order_ahead(walk: _Walk, event: LaunchAhead) -> None:
         raise walk.fault(f"launch {launch.id} is started ahead, where its process begins alone")
     if launch.id in walk.ahead or launch.session != walk.session:
         raise walk.fault(f"launch {launch.id} is started ahead a second time, or in a pause")
+    if event.through == "build":
+        _build_beside(walk, event)
     walk.ahead.add(launch.id)
+
+
+def _build_beside(walk: _Walk, event: LaunchAhead) -> None:
+    """Launches share their memory with a build, but none of a case that lacked it so before."""
+    cramped = {walk.launches[name].case for name in event.beside} & walk.cramped
+    if cramped:
+        raise walk.fault(
+            f"launch {event.launch} is built beside {min(cramped)}, which had lacked memory so"
+        )
+    walk.shares_memory.update(event.beside)
 
 
 def _is_of_one_process(case: Case) -> bool:
@@ -715,6 +732,8 @@ def _end_open(walk: _Walk, launch: Launch, event: LaunchEnded) -> None:
     if event.outcome == "interrupted" and launch.id not in walk.halted:
         if event.reason == SERVER_LOST and launch.id in walk.forked_by:
             walk.unhealthy.add(walk.forked_by[launch.id])
+        elif event.reason == SHARED_MEMORY and launch.id in walk.shares_memory:
+            walk.cramped.add(launch.case)
         else:
             walk.unexcused.add(launch.id)
     walk.open.discard(launch.id)

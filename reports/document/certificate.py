@@ -277,7 +277,8 @@ def _memory(device: Device) -> str:
 def interruptions(index: JournalIndex) -> str:
     """When the run was cut short and in what, or nothing."""
     resumptions = index.resumptions
-    if not resumptions:
+    unresumed = _unresumed(index)
+    if not (resumptions or unresumed):
         return ""
     sentences = [
         f"Interruption {event.interruption}, resumed {words.utc(utc)}, cut "
@@ -287,8 +288,22 @@ def interruptions(index: JournalIndex) -> str:
     rest = len(resumptions) - MOST_INTERRUPTIONS
     if rest > 0:
         sentences.append(f"{count(rest, 'more interruption')} stand in journal.jsonl.")
+    if unresumed:
+        sentences.append(
+            f"Cut, with no resumption after it: {', '.join(unresumed[:MOST_DEVICES])}."
+        )
     sentences.append("A timed launch that was cut keeps its records and is not made again.")
     return " ".join(sentences)
+
+
+def _unresumed(index: JournalIndex) -> list[str]:
+    """Launches that were cut short after the last resumption, or with none in the run.
+
+    One that lost its server, or memory to a process beside it, is cut while the run goes on.
+    """
+    told = {name for _, event in index.resumptions for name in event.interrupted}
+    last = len(index.resumptions)
+    return [name for before, name in index.cut if before == last and name not in told]
 
 
 def _cut(index: JournalIndex, number: int) -> list[str]:

@@ -33,6 +33,7 @@ FOREVER = 600.0
 class State:
     matrices: list[torch.Tensor]
     cycle: InputCycle
+    number: int
 
 
 def _raise() -> None:
@@ -65,8 +66,9 @@ FAULTS: Mapping[str, Callable[[], None]] = {
 class Hasty(Workload[State, torch.Tensor]):
     """`fault` happens in the build of every launch after the first `healthy` ones.
 
-    `lacks` builds find no memory before one does. Checks take `seconds`, and so does the step of
-    number `hangs_at`, for ever.
+    `lacks` builds find no memory before one does, and the launch of the build of number `cramped`
+    finds none in its check. Checks take `seconds`, and so does the step of number `hangs_at`, for
+    ever.
     """
 
     summary: ClassVar[str] = "Builds as it is told, and writes when it does what"
@@ -78,6 +80,7 @@ class Hasty(Workload[State, torch.Tensor]):
     fault: str = "none"
     healthy: int = 1
     lacks: int = 0
+    cramped: int = -1
     seconds: float = 0.3
     hangs_at: int = -1
 
@@ -106,6 +109,7 @@ class Hasty(Workload[State, torch.Tensor]):
         return State(
             matrices=[torch.randn(16, 16, generator=generator) for _ in range(3)],
             cycle=InputCycle(of=3),
+            number=number,
         )
 
     def step(self, state: State) -> torch.Tensor:
@@ -119,6 +123,8 @@ class Hasty(Workload[State, torch.Tensor]):
         del before
         with self._logged("check"):
             time.sleep(self.seconds)
+            if state.number == self.cramped:
+                raise MemoryError("two launches share it")
             matrix = state.matrices[state.cycle.index].double()
             error = float((output.double() - matrix @ matrix).abs().max())
         yield Check(name="product", error=error, bound=1e-4, detects=2e-4, detects_what="error")

@@ -369,20 +369,36 @@ def test_page_one_says_the_launches_that_were_planned_and_not_what_the_suite_may
     assert "judged after 5;" in said
 
 
-def test_launches_that_a_run_ended_itself_are_those_that_its_interruption_cut() -> None:
-    """A run that is told to end notes its launches as interrupted before it is resumed."""
-    plan = sample().plan
-    index = JournalIndex(plan)
-    cut, left = plan.launches[0].id, plan.launches[1].id
-    ended = LaunchEnded(
-        launch=cut,
+def cut_short(launch: str, reason: str) -> LaunchEnded:
+    return LaunchEnded(
+        launch=launch,
         outcome="interrupted",
-        reason="SIGINT",
+        reason=reason,
         detail="",
         exit_code=None,
         wall_ns=1,
         peak_memory_bytes=None,
     )
+
+
+def test_page_one_names_a_launch_that_was_cut_while_the_run_went_on() -> None:
+    plan = sample().plan
+    index = JournalIndex(plan)
+    assert certificate.interruptions(index) == ""
+    event = cut_short(plan.launches[1].id, "shared_memory")
+    index.take(Line(seq=0, utc="2026-11-21T12:00:00Z", monotonic_ns=0, prev="", event=event))
+    said = certificate.interruptions(index)
+    assert said.startswith(
+        f"Cut, with no resumption after it: {plan.launches[1].id}. A timed launch"
+    )
+
+
+def test_launches_that_a_run_ended_itself_are_those_that_its_interruption_cut() -> None:
+    """A run that is told to end notes its launches as interrupted before it is resumed."""
+    plan = sample().plan
+    index = JournalIndex(plan)
+    cut, left = plan.launches[0].id, plan.launches[1].id
+    ended = cut_short(cut, "SIGINT")
     resumed = RunResumed(interruption=1, interrupted=(), dropped="", pid=2)
     again = RunResumed(interruption=2, interrupted=(left,), dropped="", pid=3)
     events: list[Event] = [ended, resumed, again, replace(ended, launch=left)]

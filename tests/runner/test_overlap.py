@@ -15,30 +15,37 @@ from typing import Any, NamedTuple
 
 import pytest
 from faulty.vendor import Vendor
-from support.launching import MIB, TESTS, Bench, bearers, case, plan
+from support.launching import MIB, TESTS, Bench, Seen, bearers, case, plan
 
-from appliance.errors import RunInterrupted
+from appliance.errors import EvidenceError, RunInterrupted
 from appliance.evidence.budget import BudgetSums
+from appliance.generator.words import FILE
+from appliance.linux.sysfs import Tree
+from appliance.planning.sessions import NO_TIME
 from appliance.records.journal import (
     AheadEnded,
     Checked,
     LaunchAhead,
     LaunchEnded,
     LaunchStarted,
+    Line,
     Reading,
     RunResumed,
     RunStarted,
     StageTimes,
 )
-from appliance.records.plan import Case, Launch, Plan
+from appliance.records.plan import Case, Launch, Plan, Schedule, ScheduledRow
 from appliance.records.system import Device
+from appliance.runner import supervisor
 from appliance.runner.overlap import Room, may_follow
+from appliance.storage.journal import Clock
 from appliance.verification.launch_checks import check_launches
 from appliance.verification.run_checks import check_conduct
 
 FILES = {"plan.json": "p", "system.json": "s"}
 MARK = f"BENCH_TEST_MARK={uuid.uuid4().hex}"
 GIB = 2**30
+HOUR_NS = 3600 * 10**9
 
 
 class Overlapping(Vendor):
@@ -211,6 +218,21 @@ def test_a_build_that_lacked_memory_beside_another_is_made_again_alone(tmp_path:
     assert times.wall_ns["build"] > 0
 
 
+@pytest.mark.parametrize("free", [0, None])
+def test_a_process_that_waits_is_ended_when_the_host_runs_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int | None
+) -> None:
+    """Else the kernel may end the launch before it, which lacked nothing alone."""
+    monkeypatch.setattr(supervisor, "free_host_bytes", lambda _: free)
+    bench = made(tmp_path, plan(hasty(tmp_path, seconds=1.0)))
+    bench.run()
+    sound(bench)
+    is_ended = free is not None
+    assert ahead(bench) == [("2", "build"), *[("2", "out_of_memory")] * is_ended]
+    assert ended(bench) == [("completed", "")] * 3
+    assert bench.of("one@cpu:0/2", LaunchStarted)[0].is_ahead != is_ended
+
+
 def test_a_process_that_is_killed_as_it_waits_is_replaced(tmp_path: Path) -> None:
     """Two launches shared the memory: which of them the kernel ended shows nothing."""
     bench = made(tmp_path, plan(hasty(tmp_path, seconds=1.0)))
@@ -259,6 +281,43 @@ def test_a_process_that_reports_before_its_launch_begins_is_ended(tmp_path: Path
     sound(bench)
     assert ended(bench)[-1] == ("crashed", "protocol")
     assert bench.ended("one@cpu:0/2").detail == "a message before its launch began: ready"
+
+
+def test_a_launch_that_lacks_memory_beside_a_build_is_interrupted_once(tmp_path: Path) -> None:
+    """Two launches shared it; alone the next one has all, and its own lack would be a crash."""
+    bench = made(tmp_path, plan(hasty(tmp_path, launches=3, cramped=1), interim_analyses=(3,)))
+    bench.run()
+    sound(bench)
+    assert ahead(bench) == [("2", "build"), ("2", "earlier_failed"), ("3", "device")]
+    assert ended(bench) == [
+        ("completed", ""),
+        ("interrupted", "shared_memory"),
+        ("completed", ""),
+        ("completed", ""),
+    ]
+    without = [
+        replace(line, event=replace(line.event, through="device"))
+        if isinstance(line.event, LaunchAhead)
+        else line
+        for line in bench.journal.lines
+    ]
+    with pytest.raises(EvidenceError, match="before the interrupted ones are accounted for"):
+        check_conduct(bench.plan, without, FILES, is_ended=False)
+    again = [
+        replace(line, event=replace(line.event, through="build"))
+        if isinstance(line.event, LaunchAhead)
+        else line
+        for line in bench.journal.lines
+    ]
+    with pytest.raises(EvidenceError, match="which had lacked memory so"):
+        check_conduct(bench.plan, again, FILES, is_ended=False)
+
+
+def test_a_lack_of_memory_with_no_build_beside_is_a_crash(tmp_path: Path) -> None:
+    bench = made(tmp_path, plan(hasty(tmp_path, launches=1, cramped=1)))
+    bench.run()
+    sound(bench)
+    assert ended(bench) == [("completed", ""), ("crashed", "out_of_memory")]
 
 
 def test_a_launch_that_is_killed_takes_the_process_that_waits_with_it(tmp_path: Path) -> None:
@@ -325,6 +384,51 @@ def interrupt_with_a_third(tmp_path: Path) -> None:
         time.sleep(0.01)
 
 
+def within_a_minute(tmp_path: Path) -> Plan:
+    """Three timed launches of a row whose step is assumed, in a run of one minute."""
+    assumed = ScheduledRow(
+        name="one",
+        group="one",
+        variant_of="",
+        weight=1.0,
+        fixed_seconds=1.0,
+        launch_seconds=1.0,
+        is_recorded=False,
+        is_estimated=True,
+        is_assumed=True,
+        least=3,
+        most=3,
+        launches=3,
+    )
+    whole = plan(replace(hasty(tmp_path, launches=3), assured=3))
+    return replace(whole, schedule=Schedule(minutes=1, rows=(assumed,)))
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_minutes_that_end_while_a_process_waits_leave_its_launch_no_time(
+    tmp_path: Path, *, is_late: bool
+) -> None:
+    """Time is asked where `verify` asks it: when the launch before has ended, and not sooner."""
+    ordered: list[str] = []
+
+    def monotonic_ns() -> int:
+        return time.monotonic_ns() + (HOUR_NS if is_late and ordered else 0)
+
+    def note(line: Line) -> None:
+        ordered.extend([line.event.launch] if isinstance(line.event, LaunchAhead) else [])
+
+    bench = made(tmp_path, within_a_minute(tmp_path), clock=Clock(monotonic_ns=monotonic_ns))
+    bench.journal.follow(note)
+    bench.run()
+    sound(bench)
+    if is_late:
+        assert ahead(bench) == [("2", "build"), ("2", "not_wanted")]
+        assert ended(bench)[-2:] == [("not_run", NO_TIME)] * 2
+    else:
+        assert ahead(bench) == [("2", "build"), ("3", "build")]
+        assert ended(bench) == [("completed", "")] * 4
+
+
 def test_nothing_begins_ahead_on_a_device_that_others_use(tmp_path: Path) -> None:
     from appliance.vendors.base import DeviceUsers  # noqa: PLC0415
 
@@ -374,9 +478,61 @@ def test_a_build_needs_room_by_what_its_case_has_held(tmp_path: Path) -> None:
     held.held(one.id, {"memory_used_bytes": 3.0 * GIB})
     for room in (held, unknown):
         room.host[one.id] = MIB
-    assert through(held, 4.0 * GIB) == "build"
-    assert through(held, 5.0 * GIB) == "device"
+    # Checks of the earlier launch may take as much again as it holds: 2 x 2 + 3 of 7.2 GiB.
+    assert through(held, 2.0 * GIB) == "build"
+    assert through(held, 2.2 * GIB) == "device"
     assert through(held, None) == "device"
     assert through(unknown, 1.0 * GIB) == "device"
     held.host[one.id] = 2**60
     assert through(held, 1.0 * GIB) == "device"
+
+
+def test_a_build_needs_room_within_the_memory_of_the_container(tmp_path: Path) -> None:
+    """It sees what the host has free, and its processes are ended at a limit of its own."""
+    group = tmp_path / "sys/fs/cgroup/pod"
+    group.mkdir(parents=True)
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text("0::/pod\n")
+    (group / "memory.max").write_text(f"{8 * MIB}\n")
+    (group / "memory.stat").write_text("inactive_file 0\n")
+    one, device = hasty(tmp_path), Overlapping().probe()[0]
+    room = Room(devices={one.id: MIB}, host={one.id: 2 * MIB}, tree=Tree(tmp_path))
+
+    def through(used_bytes: int) -> str:
+        (group / "memory.current").write_text(f"{used_bytes}\n")
+        return room.through(one, device, {"memory_used_bytes": 0.0})
+
+    assert [through(4 * MIB), through(5 * MIB)] == ["build", "device"]
+    (group / "memory.current").unlink()
+    assert room.through(one, device, {"memory_used_bytes": 0.0}) == "device"
+
+
+READ = {"file_bytes": 2**20, "block_bytes": 4096, "blocks": 32}
+
+
+def test_a_file_on_a_disk_is_there_for_the_process_that_waits_and_gone_with_its_case(
+    tmp_path: Path,
+) -> None:
+    """Also where the case is decided while a process waits that has the file open."""
+    read = case("read", workload="disk_read", parameters=READ, launches=4, checked_launch=1)
+    whole = plan(read, replace(hasty(tmp_path), launches=4), interim_analyses=(3, 4))
+    bench = made(
+        tmp_path, whole, interim_analysis=lambda name: (name.startswith("read"), "decided")
+    )
+    there: dict[str, int] = {}
+
+    def note(launch: Launch) -> None:
+        there[launch.id] = len(list((tmp_path / "work").rglob(FILE)))
+
+    bench.run(Seen(note))
+    sound(bench)
+    assert {event.outcome for event in bench.of("read@cpu:0/3", LaunchEnded)} == {"completed"}
+    assert bench.ended("read@cpu:0/4").reason == "decided"
+    ordered = [one.launch for one in bench.events if isinstance(one, LaunchAhead)]
+    assert {"read@cpu:0/2", "read@cpu:0/3", "read@cpu:0/4"} <= {*ordered}
+    assert ("4", "not_wanted") in ahead(bench)
+    assert there == {
+        "read@cpu:0/0": 0,
+        **{name: 1 for name in there if name not in ("read@cpu:0/0", "one@cpu:0/4")},
+        "one@cpu:0/4": 0,
+    }

@@ -15,7 +15,7 @@ from appliance.judging.verdict import judge
 from appliance.planning.sessions import NO_TIME
 from appliance.records.journal import InterimAnalysis, LaunchEnded, RunEnded, RunStarted
 from appliance.records.plan import Launch, Plan, Schedule, ScheduledRow
-from appliance.storage.journal import Clock, Journal
+from appliance.storage.journal import Clock
 from appliance.verification.run_checks import check_conduct
 
 HOUR_NS = 3600 * 10**9
@@ -58,9 +58,9 @@ def scheduled() -> Plan:
     return replace(made, schedule=Schedule(minutes=1, rows=rows))
 
 
-def a_bench(folder: Path) -> Bench:
+def a_bench(folder: Path, clock: Clock | None = None) -> Bench:
     """A run in which the interim analyses decide one case and leave the other open."""
-    bench = Bench(folder, scheduled())
+    bench = Bench(folder, scheduled(), clock=clock or Clock())
     bench.interim_analysis = lambda name: (name == QUICK, "planted")
     return bench
 
@@ -116,7 +116,6 @@ def test_the_row_that_waited_and_the_open_case_are_made_and_the_decided_one_is_n
 def test_without_time_left_nothing_more_is_made_and_the_row_that_waited_is_not_covered(
     tmp_path: Path,
 ) -> None:
-    bench = a_bench(tmp_path / "run")
     ended: list[str] = []
 
     def monotonic_ns() -> int:
@@ -125,11 +124,7 @@ def test_without_time_left_nothing_more_is_made_and_the_row_that_waited_is_not_c
     def note(launch: Launch) -> None:
         ended.append(launch.id)
 
-    bench.journal.close()
-    (tmp_path / "run" / "journal.jsonl").unlink()
-    bench.journal = Journal.create(
-        tmp_path / "run" / "journal.jsonl", "f" * 64, Clock(monotonic_ns=monotonic_ns)
-    )
+    bench = a_bench(tmp_path / "run", Clock(monotonic_ns=monotonic_ns))
     started(bench).run(Seen(note))
     assert made(bench) == ended
     assert len(ended) == 6  # all that is assured
@@ -154,17 +149,13 @@ def test_a_row_whose_assumed_step_takes_an_hour_leaves_the_others_theirs(tmp_pat
         replace(one, is_estimated=True, is_assumed=True) if one.name == "open" else one
         for one in made_plan.schedule.rows
     )
-    bench = Bench(tmp_path / "run", replace(made_plan, schedule=Schedule(minutes=1, rows=rows)))
+    whole = replace(made_plan, schedule=Schedule(minutes=1, rows=rows))
     slow: list[str] = []
 
     def monotonic_ns() -> int:
         return time.monotonic_ns() + (HOUR_NS if slow else 0)
 
-    bench.journal.close()
-    (tmp_path / "run" / "journal.jsonl").unlink()
-    bench.journal = Journal.create(
-        tmp_path / "run" / "journal.jsonl", "f" * 64, Clock(monotonic_ns=monotonic_ns)
-    )
+    bench = Bench(tmp_path / "run", whole, clock=Clock(monotonic_ns=monotonic_ns))
 
     def note(launch: Launch) -> None:
         if launch.case == OPEN:

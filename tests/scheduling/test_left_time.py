@@ -266,3 +266,23 @@ def test_what_narrows_the_score_most_for_a_second_goes_first() -> None:
     both = Walk(a_plan(1, with_limits()))
     both.assured(3.5)  # 32 s are left, which is enough for both
     assert {name[:4] for name in both.allowed(1)} == {"gemm", "bert"}
+
+
+def test_asking_before_its_turn_settles_nothing() -> None:
+    """A process may be ordered before the launch ahead of it has ended, which may take all time."""
+    walk = Walk(assumed_plan(30))
+    first, second, *_ = (one for one in walk.of_wave(0) if one.case.startswith("bert"))
+    assert walk.left.would_allow(second)
+    walk.make(first, 3600.0)
+    assert not walk.left.would_allow(second)
+    assert not walk.left.allows(second)
+
+
+def test_asking_before_a_wave_begins_gives_it_nothing() -> None:
+    walk = Walk(a_plan(1, with_limits()))
+    walk.assured(1.0)
+    walk.analyse("gemm-1@cpu:0", 2, is_decided=False)
+    waiting = next(one for one in walk.of_wave(1) if one.case == "gemm-1@cpu:0")
+    assert not walk.left.would_allow(waiting)
+    assert walk.left.allows(waiting)
+    assert walk.left.would_allow(waiting)

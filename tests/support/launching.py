@@ -24,7 +24,7 @@ from appliance.records.suite import LaunchMode, Protocol
 from appliance.records.workload import Work
 from appliance.runner import execution
 from appliance.scheduling.left_time import Given
-from appliance.storage.journal import Journal
+from appliance.storage.journal import Clock, Journal
 
 SEED = "5a" * 32
 TESTS = Path(__file__).parents[1]
@@ -158,13 +158,18 @@ class Bench:
     plan: Plan
     interim_analysis: Callable[[str], tuple[bool, str]] = lambda _: (False, "open")
     vendor: Vendor = field(default_factory=Vendor)
+    clock: Clock = field(default_factory=Clock)
     journal: Journal = field(init=False)
 
     def __post_init__(self) -> None:
         self.folder.mkdir(exist_ok=True)
         path, first = self.folder / "journal.jsonl", sha256(to_json(self.plan))
         exists = path.exists()
-        self.journal = Journal.reopen(path, first)[0] if exists else Journal.create(path, first)
+        self.journal = (
+            Journal.reopen(path, first, self.clock)[0]
+            if exists
+            else Journal.create(path, first, self.clock)
+        )
 
     @property
     def inputs(self) -> RulingInputs:
