@@ -606,8 +606,17 @@ def a_machine_of_the_year_9999(forgery: Forgery) -> None:
         system["conditions"]["utc"] = "9999" + system["conditions"]["utc"][4:]
 
 
-@passes(attack=12)
+@refused("conduct", "contradiction", "to the nanosecond", attack=12)
 def copies_whose_two_clocks_are_one(forgery: Forgery) -> None:
+    slow_launches_as_copies_of_fast_ones(forgery)
+    first, *others = forgery.events("block")
+    for block in others:
+        block["block_raw_ns"] = block["block_wall_ns"]
+    first["block_raw_ns"] = str(int(first["block_wall_ns"]) + 17)
+
+
+@passes(attack=12)
+def copies_in_a_run_whose_two_clocks_are_one(forgery: Forgery) -> None:
     """Of fewer than 12 steps: of others the times are held together, whatever the clocks say."""
     slow_launches_as_copies_of_fast_ones(forgery)
     for block in forgery.events("block"):
