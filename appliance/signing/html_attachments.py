@@ -43,7 +43,9 @@ HEAD = b"""<!DOCTYPE html>
 base-uri 'none'; form-action 'none'">
 """
 """How every page begins, in each version of bench."""
-ACTIVE = re.compile(rb"<(?:script|iframe|frame|object|embed|base)\b", re.IGNORECASE)
+ACTIVE = re.compile(rb"<(?:script|iframe|frame|object|embed|base|link)\b", re.IGNORECASE)
+"""A link may have a browser look up a name or connect (dns-prefetch, preconnect), by which somebody
+learns that the page was opened; a policy speaks of what is fetched alone."""
 EQUIVALENT = re.compile(rb"http-equiv", re.IGNORECASE)
 """A second one could lead a browser to another page."""
 
@@ -56,7 +58,9 @@ def carried_files(data: bytes) -> Mapping[str, bytes]:
             "fetched, or has another beside it; every report of ours begins with it"
         )
     if ACTIVE.search(data):
-        raise EvidenceError("report.html has a script or a frame, and no report of ours has one")
+        raise EvidenceError(
+            "report.html has a script, a frame or a link element, and no report of ours has one"
+        )
     statements = STATEMENT_LINK.findall(data)
     links = DATA_LINK.findall(data)
     if len(statements) != 1 or len(MARK.findall(data)) != 1 + len(links):

@@ -17,7 +17,19 @@ from typing import Protocol
 
 from appliance.errors import EvidenceError
 from appliance.records.baseline import Peaks
-from appliance.records.journal import Check, Checked, Counted, LaunchEnded, LaunchStarted, Line
+from appliance.records.journal import (
+    Check,
+    Checked,
+    Counted,
+    Environment,
+    KernelLogRead,
+    LaunchEnded,
+    LaunchStarted,
+    Line,
+    NotObserved,
+    ServerProbed,
+    StageTimes,
+)
 from appliance.records.plan import Case, Plan
 from appliance.records.qualified import Qualified
 from appliance.records.system import System
@@ -39,6 +51,11 @@ OWN_CHECKS = frozenset(
 OWN_PHASES = frozenset({"repeated", "repeatability"})
 """Phases of checks of its own, whose bounds are fixed or hold two outputs of one launch."""
 OUTPUTS = frozenset({"first", "last"})
+TOLD: Mapping[type[Environment | StageTimes], str] = {
+    Environment: "what it ran in",
+    StageTimes: "the times of its stages",
+}
+"""What a launch that completed has said, in a sentence."""
 OF_INPUTS = frozenset({input_checks.CHECK, "known answers of the input generator"})
 """Made before the first step alone, of a workload that draws its inputs on the device."""
 
@@ -138,6 +155,44 @@ def compare_release(comparison: Comparison, bundle: Judged) -> None:
             f"journal.jsonl: no counter of {device} could be read, and every run says why",
             "counters",
         )
+
+    _compare_watched(comparison, bundle.lines)
+    _compare_told(comparison, bundle.lines)
+
+
+def _compare_watched(comparison: Comparison, lines: Sequence[Line]) -> None:
+    """The kernel's log, and a probe of the servers of which launches were forked."""
+    if not any(isinstance(line.event, KernelLogRead | NotObserved) for line in lines):
+        comparison.differs(
+            "journal.jsonl: the kernel's log was never read, and every run reads it or says why",
+            "the kernel's log",
+        )
+    events = [line.event for line in lines]
+    probed = {one.framework for one in events if isinstance(one, ServerProbed)}
+    forked = [one for one in events if isinstance(one, LaunchStarted) and one.framework]
+    for one in forked:
+        if one.framework not in probed:
+            comparison.differs(
+                f"journal.jsonl: launch {one.launch} was forked of a {one.framework} server, and "
+                "none was probed",
+                "probes of servers",
+            )
+
+
+def _compare_told(comparison: Comparison, lines: Sequence[Line]) -> None:
+    """What each launch says that completed: variables that change a library's arithmetic, say."""
+    told: dict[str, set[type]] = {}
+    for event in (line.event for line in lines):
+        if isinstance(event, LaunchStarted):
+            told[event.launch] = set()
+        elif isinstance(event, Environment | StageTimes):
+            told.setdefault(event.launch, set()).add(type(event))
+        elif isinstance(event, LaunchEnded) and event.outcome == "completed":
+            for kind in TOLD.keys() - told.get(event.launch, set()):
+                comparison.differs(
+                    f"journal.jsonl: launch {event.launch} completed and does not say {TOLD[kind]}",
+                    TOLD[kind],
+                )
 
 
 def _is_unexplained(counted: Counted) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 from appliance.errors import EvidenceError
 from appliance.records.journal import (
@@ -20,14 +21,22 @@ from appliance.records.journal import (
     LaunchStarted,
     Line,
     RunResumed,
+    SessionBegan,
 )
 from appliance.records.plan import Plan
+from appliance.records.system import System
 from appliance.verification.near_copies import check_near_copies
 
 SET_BACK = timedelta(days=1)
 """More than any clock is set back in a run: a wrong zone is put right by less."""
 LONGEST_WAIT = timedelta(days=366)
 """Between a plan, its run's name and its begin: a challenge may wait so long for its receipt."""
+LONG_NS = 50_000_000
+"""Between two lines, from which on clocks are held together; UTC is written to a millisecond."""
+FEWEST_LONG = 8
+"""Stretches so long in a journal from which on more than half of them show something."""
+SLOWEST, FASTEST = 0.5, 2.0
+"""How much one clock may pass while another passes 1: they are steered by thousandths at most."""
 FEWEST_SAMPLES = 3  # different ones, below which two blocks may be alike by chance
 COARSE_NS = 1000  # a clock that gives no less repeats itself
 UNFINISHED = {"interrupted", "not_run", "unsupported", "software"}
@@ -36,6 +45,7 @@ UNFINISHED = {"interrupted", "not_run", "unsupported", "software"}
 def check_observations(plan: Plan, lines: Sequence[Line]) -> None:
     """EvidenceError for clocks, counters or samples that no run gives."""
     _check_clock(plan, lines)
+    _check_rates(lines)
     _check_counted(plan, lines)
     _check_copies(lines)
     check_near_copies(plan, lines)
@@ -60,6 +70,35 @@ def _check_clock(plan: Plan, lines: Sequence[Line]) -> None:
                 "before it"
             )
         last = moment
+
+
+def check_probed(plan: Plan, system: System) -> None:
+    """EvidenceError for a machine that was described years before or after it was planned for."""
+    probed = system.conditions.utc
+    if abs(_moment(probed) - _moment(plan.created_utc)) > LONGEST_WAIT:
+        raise EvidenceError(
+            f"system.json is of {probed}, and plan.json was made {plan.created_utc} for it"
+        )
+
+
+def _check_rates(lines: Sequence[Line]) -> None:
+    """EvidenceError where time of day does not pass as the other clock does.
+
+    A clock is set now and then, and a machine sleeps: so most stretches must be wrong, by half.
+    """
+    wrong = number = 0
+    for before, line in pairwise(lines):
+        passed = line.monotonic_ns - before.monotonic_ns
+        if passed < LONG_NS or isinstance(line.event, RunResumed | SessionBegan):
+            continue
+        by_day = (_moment(line.utc) - _moment(before.utc)).total_seconds()
+        number += 1
+        wrong += not SLOWEST <= by_day * 1e9 / passed <= FASTEST
+    if number >= FEWEST_LONG and 2 * wrong > number:
+        raise EvidenceError(
+            f"journal.jsonl: in {wrong} of {number} stretches between two lines its times in UTC "
+            "do not pass as its other clock does"
+        )
 
 
 def _moment(text: str) -> datetime:
@@ -134,11 +173,15 @@ class _Counts:
 
 
 def _check_copies(lines: Sequence[Line]) -> None:
-    """EvidenceError for two blocks whose times are the same in every digit."""
+    """EvidenceError for two blocks whose times are the same in every digit.
+
+    Where the host's two clocks are one in all blocks, its times may be as coarse as that one is.
+    """
+    blocks = [line.event for line in lines if isinstance(line.event, Block)]
+    if all(one.block_wall_ns == one.block_raw_ns for one in blocks):
+        return
     seen: dict[int, Block] = {}
-    for event in (line.event for line in lines):
-        if not isinstance(event, Block) or not _is_fine(event):
-            continue
+    for event in filter(_is_fine, blocks):
         other = seen.setdefault(hash(_times(event)), event)
         if other is not event and _times(other) == _times(event):
             raise EvidenceError(
@@ -155,4 +198,4 @@ def _is_fine(block: Block) -> bool:
     """Whether its clocks are fine enough, and its steps different enough, to be like no other's."""
     is_coarse = all(value % COARSE_NS == 0 for value in block.wall_ns)
     is_varied = len(set(block.wall_ns[:FEWEST_SAMPLES])) == FEWEST_SAMPLES
-    return is_varied and not is_coarse and block.block_wall_ns != block.block_raw_ns
+    return is_varied and not is_coarse

@@ -48,7 +48,11 @@ from appliance.verification import (
 from appliance.verification.evidence_path import Given, Kind
 from appliance.verification.facts import Facts, shipped
 from appliance.verification.facts import read as read_facts
-from appliance.verification.observation_checks import check_begun, check_observations
+from appliance.verification.observation_checks import (
+    check_begun,
+    check_observations,
+    check_probed,
+)
 from appliance.verification.schedule_checks import check_schedule
 from appliance.verification.terms import ANYBODY, Expectations, Terms
 from appliance.version import VERSION
@@ -581,6 +585,7 @@ def _checked_conduct(bundle: Bundle, moment: datetime) -> str:
     fold_checks.check_folds(bundle.plan, bundle.lines)
     check_stress(bundle.plan, bundle.lines)
     check_observations(bundle.plan, bundle.lines)
+    check_probed(bundle.plan, bundle.system)
     check_begun(bundle.lines[0], moment)
     inputs = input_checks.check_inputs(bundle.plan, bundle.lines)
     _check_logs(bundle)

@@ -86,8 +86,10 @@ SOUND = page("a.json", DATA, "application/octet-stream")
         SOUND + b"<ScRiPt>alert(1)</sCrIpT>",
         SOUND + b"<iframe srcdoc='x'>",
         SOUND + b"<base href='https://example.com'>",
+        SOUND + b"<link rel=dns-prefetch href='//example.com'>",
+        SOUND + b"<LINK rel=preconnect href='https://example.com'>",
     ],
-    ids=["policy", "before it", "mark", "refresh", "script", "frame", "base"],
+    ids=["policy", "before it", "mark", "refresh", "script", "frame", "base", "name", "connection"],
 )
 def test_a_page_that_may_run_or_fetch_anything_is_refused(data: bytes) -> None:
     assert carried_files(SOUND)

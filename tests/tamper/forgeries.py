@@ -500,6 +500,28 @@ def all_counters_left_out(forgery: Forgery) -> None:
     forgery.drop(lambda event: event["kind"] == "counted")
 
 
+@refused("facts", "contradiction", "the kernel's log was never read, and every run", attack=12)
+def the_log_of_the_kernel_left_out(forgery: Forgery) -> None:
+    forgery.drop(lambda event: event["kind"] in {"kernel_log_read", "kernel_logged"})
+    forgery.drop(lambda event: event["kind"] == "not_observed")
+
+
+@refused("facts", "contradiction", "completed and does not say what it ran in", attack=12)
+def what_launches_ran_in_left_out(forgery: Forgery) -> None:
+    """Where variables stand that change a library's arithmetic."""
+    forgery.drop(lambda event: event["kind"] == "environment")
+
+
+@refused("facts", "contradiction", "and does not say the times of its stages", attack=12)
+def the_times_of_stages_left_out(forgery: Forgery) -> None:
+    forgery.drop(lambda event: event["kind"] == "stage_times")
+
+
+@refused("facts", "contradiction", "was forked of a torch server, and none was probed", attack=12)
+def the_probes_of_servers_left_out(forgery: Forgery) -> None:
+    forgery.drop(lambda event: event["kind"] == "server_probed")
+
+
 @passes(attack=12)
 def all_counters_said_to_be_unreadable(forgery: Forgery) -> None:
     """As in a virtual machine, where they are, and in its words."""
@@ -565,6 +587,42 @@ def clocks_that_alternate_between_two_years(forgery: Forgery) -> None:
         line["utc"] = (line["utc"][:4], "2031")[number % 2] + line["utc"][4:]
 
 
+@refused("conduct", "contradiction", "do not pass as its other clock does", attack=12)
+def a_time_of_day_that_stands_still(forgery: Forgery) -> None:
+    for line in forgery.lines:
+        line["utc"] = forgery.lines[0]["utc"]
+
+
+@refused("conduct", "contradiction", "do not pass as its other clock does", attack=12)
+def a_time_of_day_that_runs_backwards(forgery: Forgery) -> None:
+    times = [line["utc"] for line in forgery.lines]
+    for line, utc in zip(forgery.lines, reversed(times), strict=True):
+        line["utc"] = utc
+
+
+@refused("conduct", "contradiction", "system.json is of 9999-", attack=12)
+def a_machine_of_the_year_9999(forgery: Forgery) -> None:
+    with forgery.record(bundle.SYSTEM) as system:
+        system["conditions"]["utc"] = "9999" + system["conditions"]["utc"][4:]
+
+
+@refused("conduct", "contradiction", "to the nanosecond", attack=12)
+def copies_whose_two_clocks_are_one(forgery: Forgery) -> None:
+    slow_launches_as_copies_of_fast_ones(forgery)
+    first, *others = forgery.events("block")
+    for block in others:
+        block["block_raw_ns"] = block["block_wall_ns"]
+    first["block_raw_ns"] = str(int(first["block_wall_ns"]) + 17)
+
+
+@passes(attack=12)
+def copies_in_a_run_whose_two_clocks_are_one(forgery: Forgery) -> None:
+    """Of fewer than 12 steps: of others the times are held together, whatever the clocks say."""
+    slow_launches_as_copies_of_fast_ones(forgery)
+    for block in forgery.events("block"):
+        block["block_raw_ns"] = block["block_wall_ns"]
+
+
 @refused("conduct", "contradiction", "time limit of the suite", attack=12)
 def a_gap_of_ten_hours_in_one_clock(forgery: Forgery) -> None:
     middle = len(forgery.lines) // 2
@@ -616,3 +674,43 @@ def jittered(forgery: Forgery, most_ns: int, most_steps: int | None = None) -> N
         longer = sum(map(int, block["wall_ns"])) + most_ns
         for name in ("block_wall_ns", "block_raw_ns"):
             block[name] = str(max(longer, int(block[name])) + rng.randint(0, most_ns))
+
+
+@passes(attack=12)
+def readings_that_no_device_has(forgery: Forgery) -> None:
+    for event in forgery.events("reading"):
+        values = event["values"]
+        event["values"] = {name: None if one is None else 1e300 for name, one in values.items()}
+
+
+@passes(attack=10)
+def errors_that_are_all_zero(forgery: Forgery) -> None:
+    for event in filter(numeric, forgery.events("checked")):
+        event["check"]["error"] = 0.0
+
+
+@passes(attack=12)
+def steps_that_all_take_the_same(forgery: Forgery) -> None:
+    for block in forgery.events("block"):
+        times = [int(one) for one in block["wall_ns"]]
+        block["wall_ns"] = [str(sum(times) // len(times))] * len(times)
+
+
+@passes(attack=12)
+def blocks_that_are_another_times_a_factor(forgery: Forgery) -> None:
+    slow_launches_as_copies_of_fast_ones(forgery)
+    for number, block in enumerate(forgery.events("block")):
+        factor = 1.0 + 0.003 * number
+        block["wall_ns"] = [str(int(int(one) * factor)) for one in block["wall_ns"]]
+        for name in ("block_wall_ns", "block_raw_ns"):
+            block[name] = str(int(int(block[name]) * factor) + 1)
+
+
+@passes(attack=12)
+def warm_up_steps_of_a_nanosecond(forgery: Forgery) -> None:
+    """All but one half of them, so that the warm-up is as long as it was, and its median too."""
+    for event in forgery.events("warmed"):
+        times = sorted(int(one) for one in event["wall_ns"])
+        number = (len(times) - 1) // 2
+        times[-1] += sum(times[:number]) - number
+        event["wall_ns"] = [str(one) for one in [*[1] * number, *times[number:]]]
