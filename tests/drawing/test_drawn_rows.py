@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from workloads.bert import Bert
 from workloads.contract.target import Artifacts, Target
 from workloads.contract.workload import Workload
 from workloads.diffusion import Diffusion
+from workloads.dimenet import Dimenet
 from workloads.dinov2_giant import Dinov2Giant
 from workloads.llava import Llava
 from workloads.llm_full import LlmFull
@@ -27,6 +29,7 @@ from workloads.parts.drawing.drawn import Drawer, Draws, HostDraws
 from workloads.parts.drawing.initial_weights import initialized
 from workloads.parts.training.inputs import Tensors
 from workloads.parts.training.state import seeded
+from workloads.pna import Pna
 from workloads.reformer import Reformer
 from workloads.resnet50 import Resnet50
 from workloads.resnet152 import Resnet152
@@ -42,10 +45,12 @@ Draw = Callable[[Drawer, int], Callable[[int], Tensors]]
 ROWS: dict[str, Draw] = {
     "bert": Bert(**Bert.small)._draw,
     "diffusion": Diffusion(**Diffusion.small).draw,
+    "dimenet": lambda drawer, rank: partial(Dimenet(**Dimenet.small).inputs, drawer, rank),
     "dinov2_giant": Dinov2Giant(**Dinov2Giant.small).draw,
     "llava": Llava(**Llava.small).draw,
     "llm_full": LlmFull(**LlmFull.small).draw,
     "llm_lora": LlmLora(**LlmLora.small).draw,
+    "pna": lambda drawer, rank: partial(Pna(**Pna.small).inputs, drawer, rank),
     "reformer": Reformer(**Reformer.small).draw,
     "resnet50": Resnet50(**Resnet50.small).inputs,
     "rlhf": Rlhf(**Rlhf.small).draw,
