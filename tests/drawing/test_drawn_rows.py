@@ -68,11 +68,13 @@ INFERENCE: dict[str, Callable[[Drawer], object]] = {
 }
 HOST = torch.device("cpu")
 WEIGHTS: dict[str, Callable[[Drawer], object]] = {
+    "weights of bert": lambda drawer: initialized(Bert(**Bert.small)._model, drawer, HOST),
     "weights of dinov2_giant": lambda drawer: Dinov2Giant(**Dinov2Giant.small).fresh(drawer, HOST),
     "weights of llava": lambda drawer: Llava(**Llava.small).fresh(drawer, HOST),
     "weights of llm_full": lambda drawer: LlmFull(**LlmFull.small).fresh(drawer, HOST),
     "weights of llm_lora": lambda drawer: LlmLora(**LlmLora.small).fresh(drawer, HOST),
     "weights of resnet152": lambda drawer: Resnet152(**Resnet152.small).fresh(drawer, HOST),
+    "weights of resnet50": lambda drawer: Resnet50(**Resnet50.small).fresh(drawer, HOST),
     "weights of rlhf": lambda drawer: initialized(Rlhf(**Rlhf.small)._scaled, drawer, HOST),
     "weights of vjepa": lambda drawer: Vjepa(**Vjepa.small).fresh(drawer, HOST),
 }
@@ -123,11 +125,13 @@ def test_one_wrong_integer_of_a_device_is_found_in_every_tensor_that_a_row_draws
 
 
 TRAININGS: list[type[Workload[Any, Any]]] = [
+    Bert,
     Dinov2Giant,
     Llava,
     LlmFull,
     LlmLora,
     Resnet152,
+    Resnet50,
     Rlhf,
     T5,
     Vjepa,
