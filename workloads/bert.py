@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 from transformers import BertConfig, BertForMaskedLM
@@ -28,6 +29,7 @@ from workloads.parts.auditing.sampling import Plan, Sampling, beyond, never
 from workloads.parts.datasets.text import FIRST_ORDINARY, Language, masked_text, num_masked
 from workloads.parts.distributed.sharding import num_batches, require_parallel
 from workloads.parts.drawing.drawn import Drawer
+from workloads.parts.drawing.initial_weights import initialized
 from workloads.parts.matmul.tf32 import refuse_processor
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.precision import dtype_named
@@ -60,7 +62,7 @@ class Bert(Workload[Training, Trained]):
     """
 
     summary: ClassVar[str] = "BERT training by masked tokens"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     small: ClassVar[Parameters] = {
         "batch": 8,
         "length": 64,
@@ -159,7 +161,7 @@ class Bert(Workload[Training, Trained]):
         return begin_training(
             target,
             seed=seed,
-            make=lambda *_: self._model(),
+            make=partial(initialized, self._model),
             rule=AdamW(learning_rate=self.learning_rate),
             inputs=DrawnInputs(draw=self._draw),
             num_inputs=self.num_inputs,

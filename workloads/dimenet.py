@@ -19,17 +19,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import torch
 
 from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
+from workloads.parts.drawing.drawn import Drawer
 from workloads.parts.graphs import molecules
 from workloads.parts.graphs.directional import Directional
 from workloads.parts.numerics.parameters import require_choice, require_positive, require_range
 from workloads.parts.training.bounds import ErrorBounds
-from workloads.parts.training.inputs import Inputs, by_torch
+from workloads.parts.training.inputs import DrawnInputs, Inputs, of_rank
 from workloads.parts.training.supervised import Supervised
 
 ACTIVATIONS = ("swish", "gelu", "softplus")
@@ -40,7 +42,7 @@ class Dimenet(Supervised):
     """`cutoff` in angstrom; `bilinear`, `spherical`, `radial`: sizes of the two bases."""
 
     summary: ClassVar[str] = "DimeNet training: messages along pairs and angles of atoms"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     bound_by: ClassVar[Bound] = "latency"
     data_pattern: ClassVar[str] = "generated molecules in space, their energy to be predicted"
     domain: ClassVar[str] = "graphs"
@@ -102,18 +104,19 @@ class Dimenet(Supervised):
         )
 
     def source(self) -> Inputs:
-        return by_torch(self.inputs)
+        return DrawnInputs(draw=lambda drawer, rank: partial(self.inputs, drawer, rank))
 
-    def inputs(self, rng: torch.Generator) -> dict[str, torch.Tensor]:
-        drawn = molecules.drawn(rng, self.count)
+    def inputs(self, drawer: Drawer, rank: int, index: int) -> dict[str, torch.Tensor]:
+        """The input set of a number, where the drawer draws."""
+        drawn = molecules.drawn(drawer, of_rank(str(index), rank), self.count)
         near = molecules.neighbours(drawn, self.cutoff)
         return {
-            "numbers": torch.from_numpy(molecules.NUMBERS[drawn.elements]),
-            "places": torch.from_numpy(drawn.places).float(),
-            "pairs": torch.from_numpy(near.pairs),
-            "before": torch.from_numpy(near.before),
-            "after": torch.from_numpy(near.after),
-            "owners": torch.from_numpy(drawn.owners),
+            "numbers": drawn.numbers,
+            "places": drawn.places.float().mul_(molecules.PLACE),
+            "pairs": near.pairs,
+            "before": near.before,
+            "after": near.after,
+            "owners": drawn.owners,
             "targets": molecules.energies(drawn),
         }
 

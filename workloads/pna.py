@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import ClassVar
 
@@ -28,11 +29,12 @@ import torch
 
 from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
+from workloads.parts.drawing.drawn import Drawer
 from workloads.parts.graphs import molecules
 from workloads.parts.graphs.graphs import PrincipalNeighbours
 from workloads.parts.numerics.parameters import require_choice, require_positive, require_range
 from workloads.parts.training.bounds import ErrorBounds
-from workloads.parts.training.inputs import Inputs, by_torch
+from workloads.parts.training.inputs import DrawnInputs, Inputs, of_rank
 from workloads.parts.training.supervised import Supervised
 
 ACTIVATIONS = ("relu", "elu")
@@ -45,7 +47,7 @@ class Pna(Supervised):
     """`features` of atoms and bonds; `hidden` is the width of all layers but the last."""
 
     summary: ClassVar[str] = "PNA training: a deep graph network on molecules"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     bound_by: ClassVar[Bound] = "memory"
     data_pattern: ClassVar[str] = "generated molecules, their energy to be predicted"
     domain: ClassVar[str] = "graphs"
@@ -98,7 +100,7 @@ class Pna(Supervised):
         return Work(units=self.count, unit="graphs", flops=flops, precision=self.dtype)
 
     def model(self) -> PrincipalNeighbours:
-        degrees = np.bincount(molecules.sample().degrees)
+        degrees = np.bincount(molecules.sample().degrees.numpy())
         return PrincipalNeighbours(
             features=self.features,
             hidden=self.hidden,
@@ -109,15 +111,16 @@ class Pna(Supervised):
         )
 
     def source(self) -> Inputs:
-        return by_torch(self.inputs)
+        return DrawnInputs(draw=lambda drawer, rank: partial(self.inputs, drawer, rank))
 
-    def inputs(self, rng: torch.Generator) -> dict[str, torch.Tensor]:
-        drawn = molecules.drawn(rng, self.count)
+    def inputs(self, drawer: Drawer, rank: int, index: int) -> dict[str, torch.Tensor]:
+        """The input set of a number, where the drawer draws."""
+        drawn = molecules.drawn(drawer, of_rank(str(index), rank), self.count)
         return {
             "atoms": molecules.atom_features(drawn, self.features),
             "bonds": molecules.bond_features(drawn, self.features),
-            "links": torch.from_numpy(drawn.bonds),
-            "offsets": torch.from_numpy(drawn.offsets),
+            "links": drawn.bonds,
+            "offsets": drawn.offsets,
             "targets": molecules.energies(drawn),
         }
 

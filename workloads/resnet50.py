@@ -28,7 +28,8 @@ ERROR_BOUNDS = ErrorBounds(
 @dataclass(frozen=True, kw_only=True)
 class Resnet50(ResnetTraining):
     summary: ClassVar[str] = "ResNet-50 training, images on the device"
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
+    has_drawn_weights: ClassVar[bool] = True
     depths: ClassVar[tuple[int, int, int, int]] = DEPTHS_50
     small: ClassVar[Parameters] = {
         "batch": 4,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from workloads.bert import Bert
 from workloads.contract.target import Artifacts, Target
 from workloads.contract.workload import Workload
 from workloads.diffusion import Diffusion
+from workloads.dimenet import Dimenet
 from workloads.dinov2_giant import Dinov2Giant
 from workloads.llava import Llava
 from workloads.llm_full import LlmFull
@@ -27,6 +29,7 @@ from workloads.parts.drawing.drawn import Drawer, Draws, HostDraws
 from workloads.parts.drawing.initial_weights import initialized
 from workloads.parts.training.inputs import Tensors
 from workloads.parts.training.state import seeded
+from workloads.pna import Pna
 from workloads.reformer import Reformer
 from workloads.resnet50 import Resnet50
 from workloads.resnet152 import Resnet152
@@ -42,10 +45,12 @@ Draw = Callable[[Drawer, int], Callable[[int], Tensors]]
 ROWS: dict[str, Draw] = {
     "bert": Bert(**Bert.small)._draw,
     "diffusion": Diffusion(**Diffusion.small).draw,
+    "dimenet": lambda drawer, rank: partial(Dimenet(**Dimenet.small).inputs, drawer, rank),
     "dinov2_giant": Dinov2Giant(**Dinov2Giant.small).draw,
     "llava": Llava(**Llava.small).draw,
     "llm_full": LlmFull(**LlmFull.small).draw,
     "llm_lora": LlmLora(**LlmLora.small).draw,
+    "pna": lambda drawer, rank: partial(Pna(**Pna.small).inputs, drawer, rank),
     "reformer": Reformer(**Reformer.small).draw,
     "resnet50": Resnet50(**Resnet50.small).inputs,
     "rlhf": Rlhf(**Rlhf.small).draw,
@@ -63,11 +68,13 @@ INFERENCE: dict[str, Callable[[Drawer], object]] = {
 }
 HOST = torch.device("cpu")
 WEIGHTS: dict[str, Callable[[Drawer], object]] = {
+    "weights of bert": lambda drawer: initialized(Bert(**Bert.small)._model, drawer, HOST),
     "weights of dinov2_giant": lambda drawer: Dinov2Giant(**Dinov2Giant.small).fresh(drawer, HOST),
     "weights of llava": lambda drawer: Llava(**Llava.small).fresh(drawer, HOST),
     "weights of llm_full": lambda drawer: LlmFull(**LlmFull.small).fresh(drawer, HOST),
     "weights of llm_lora": lambda drawer: LlmLora(**LlmLora.small).fresh(drawer, HOST),
     "weights of resnet152": lambda drawer: Resnet152(**Resnet152.small).fresh(drawer, HOST),
+    "weights of resnet50": lambda drawer: Resnet50(**Resnet50.small).fresh(drawer, HOST),
     "weights of rlhf": lambda drawer: initialized(Rlhf(**Rlhf.small)._scaled, drawer, HOST),
     "weights of vjepa": lambda drawer: Vjepa(**Vjepa.small).fresh(drawer, HOST),
 }
@@ -118,11 +125,13 @@ def test_one_wrong_integer_of_a_device_is_found_in_every_tensor_that_a_row_draws
 
 
 TRAININGS: list[type[Workload[Any, Any]]] = [
+    Bert,
     Dinov2Giant,
     Llava,
     LlmFull,
     LlmLora,
     Resnet152,
+    Resnet50,
     Rlhf,
     T5,
     Vjepa,

@@ -3,13 +3,13 @@
 Drawn ones are made on the device by the counter-based generator, and once more on the host for each
 step that is checked: the reference of a step takes nothing from the device, so a batch that was
 spoilt there gives a wrong result, besides other bits than the host's. Generated ones are made on
-the host by torch's own generator and moved, each with the checksum that it had before it left.
+the host and moved, each with the checksum that it had before it left.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -89,19 +89,6 @@ class GeneratedInputs:
 
     def _of(self, seed: int, rank: int) -> Iterable[Tensors]:
         return self.generate(sharding.seed_of(seed, rank))
-
-
-def by_torch(
-    make: Callable[[torch.Generator], dict[str, torch.Tensor]],
-) -> GeneratedInputs:
-    """Input sets that `make` makes one after the other, of torch's generator with their seed."""
-
-    def generate(seed: int) -> Iterator[dict[str, torch.Tensor]]:
-        rng = torch.Generator().manual_seed(seed)
-        while True:
-            yield make(rng)
-
-    return GeneratedInputs(generate=generate)
 
 
 def _laid_out(tensor: torch.Tensor, layout: torch.memory_format) -> torch.Tensor:
