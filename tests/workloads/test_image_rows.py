@@ -305,7 +305,7 @@ def test_lightning_makes_the_bits_of_the_same_training_without_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     plain, driven = small(Resnet152), small(LightningResnet152)
-    monkeypatch.setattr(plain, "has_drawn_weights", driven.has_drawn_weights)
+    monkeypatch.setattr(type(plain), "has_drawn_weights", driven.has_drawn_weights)
     one = plain.build(on_processor(tmp_path / "plain"), SEED)
     two = driven.build(on_processor(tmp_path / "driven"), SEED)
     for _ in range(3):
