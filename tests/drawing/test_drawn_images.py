@@ -99,7 +99,10 @@ def test_what_a_training_draws_is_on_the_launchs_account_once(tmp_path: Path) ->
     state = WORKLOAD.build(where, SEED)
     WORKLOAD.snapshot(state)
     names = [summed.drawn.name for summed in where.drawn]
+    weights = [name for name in names if name.startswith(("resnet.", "classifier."))]
+    assert len(set(weights)) == len(weights) > 0
     assert names == [
+        *weights,
         "patterns", *(f"{kind} {index}" for index in range(4) for kind in ("labels", "noise")),
     ]  # fmt: skip
     assert {summed.drawn.seed for summed in where.drawn} == {SEED}

@@ -259,7 +259,7 @@ def _directions() -> Whole:
     one = np.arange(-_RADIUS, _RADIUS + 1)
     first, second = np.meshgrid(one, one, indexing="ij")
     rest = _RADIUS**2 - first**2 - second**2
-    roots = np.array([round(max(number, 0) ** 0.5) for number in rest.flat]).reshape(rest.shape)
+    roots = np.rint(np.sqrt(np.maximum(rest, 0))).astype(np.int64)
     is_whole = (rest >= 0) & (roots**2 == rest)
     half = np.stack([first[is_whole], second[is_whole], roots[is_whole]], axis=1)
     return np.unique(np.concatenate([half, half * [1, 1, -1]]), axis=0)
@@ -267,7 +267,8 @@ def _directions() -> Whole:
 
 def _sums() -> Whole:
     """Sums of two elements' radii, in units of length."""
-    return np.rint((_RADII[:, None] + _RADII) * _UNITS).astype(np.int64)
+    sums: Whole = np.rint((_RADII[:, None] + _RADII) * _UNITS).astype(np.int64)
+    return sums
 
 
 def _middles() -> Floats:
