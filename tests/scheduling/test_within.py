@@ -25,6 +25,7 @@ from appliance.records.qualified import ObservedCase
 from appliance.records.workload import Work
 from appliance.scheduling import forecast, references, step_rates
 from appliance.scheduling.rows import grouped
+from appliance.scheduling.suite_times import amount
 from appliance.scheduling.within import plan_whole, plan_within
 from appliance.scheduling.words import table
 from appliance.storage import qualified_file, suite_file
@@ -198,7 +199,7 @@ def test_whole_suite_is_planned_with_what_is_known_of_its_full_sizes() -> None:
     assert shown is not None
     assert plan.expected_seconds == pytest.approx(60 * shown.minutes, abs=1.0)
     assert plan.expected_seconds < 0.5 * make_plan(inputs).expected_seconds
-    assert f"planned time about {shown.minutes / 60:.1f} h" in default_sentence(plan)
+    assert f"planned time about {amount(shown.minutes)};" in default_sentence(plan)
 
 
 def test_others_are_named_where_there_are_some() -> None:
