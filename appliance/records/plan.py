@@ -84,6 +84,11 @@ class Case(Record):
         return self.devices or (self.device,)
 
     @property
+    def is_of_one_process(self) -> bool:
+        """Whether its launches are one process on one device."""
+        return self.ranks == 1 and len(self.all_devices) == 1
+
+    @property
     def place(self) -> str:
         """Names of all of its devices, in one word."""
         return "+".join(self.all_devices)

@@ -35,11 +35,6 @@ HOST_SHARE = 0.5
 USED = "memory_used_bytes"
 
 
-def is_of_one_process(case: Case) -> bool:
-    """Whether its launches are one process on one device; others begin, and end, alone."""
-    return case.ranks == 1 and len(case.all_devices) == 1
-
-
 def may_follow(launch: Launch, earlier: Launch, *, has_first_bits: bool) -> bool:
     """Whether a launch that is forked may be ordered while this one ends.
 

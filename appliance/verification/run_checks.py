@@ -558,7 +558,7 @@ def _order_ahead(walk: _Walk, event: LaunchAhead) -> None:
         if walk.places[launch.id] != walk.places[name] + 1:
             raise walk.fault(f"launch {launch.id} is started ahead, and is not made next")
     is_forked = walk.plan.protocol.mode == "forked" and launch.id not in walk.controls
-    if not (is_forked and _is_of_one_process(case)) or case.fresh_because:
+    if not (is_forked and case.is_of_one_process) or case.fresh_because:
         raise walk.fault(f"launch {launch.id} is started ahead, where its process begins alone")
     if launch.id in walk.ahead or launch.session != walk.session:
         raise walk.fault(f"launch {launch.id} is started ahead a second time, or in a pause")
@@ -577,10 +577,6 @@ def _build_beside(walk: _Walk, event: LaunchAhead) -> None:
     walk.shares_memory.update(event.beside)
 
 
-def _is_of_one_process(case: Case) -> bool:
-    return case.ranks == 1 and len(case.all_devices) == 1
-
-
 def _is_over(walk: _Walk, name: str) -> bool:
     """Whether a launch has nothing left to time, warm up or compare clocks in; a repeat never has.
 
@@ -591,7 +587,7 @@ def _is_over(walk: _Walk, name: str) -> bool:
     num_blocks = walk.plan.protocol.blocks if case.steps is None else 1
     has_timed = walk.num_blocks.get(name, 0) == (num_blocks if launch.is_timed else 0)
     is_over = launch.is_repeat or (has_timed and name in walk.is_calibrated)
-    return _is_of_one_process(case) and is_over
+    return case.is_of_one_process and is_over
 
 
 def _end_ahead(walk: _Walk, event: AheadEnded) -> None:

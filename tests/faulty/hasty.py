@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import torch
+from faulty.outspoken import say_to_runner
 
 from appliance.ipc.messages import Ready
 from appliance.records.journal import Check
@@ -42,14 +42,7 @@ def _raise() -> None:
 
 def _say_that_it_is_ready() -> None:
     """What no process says that has made no step."""
-    for path in Path("/proc/self/fd").iterdir():
-        try:
-            line = socket.socket(fileno=os.dup(int(path.name)))
-            is_ours = line.family == socket.AF_UNIX and line.getpeername().startswith(b"\0bench-")
-        except (OSError, AttributeError):
-            continue
-        if is_ours:
-            line.sendall(adapter(Ready).dump_json(Ready()) + b"\n")
+    say_to_runner(adapter(Ready).dump_json(Ready()) + b"\n")
 
 
 FAULTS: Mapping[str, Callable[[], None]] = {

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import torch
+from faulty.outspoken import say_to_runner
 
 from appliance.records.journal import Check
 from appliance.records.json import Parameters
@@ -103,14 +103,7 @@ def _leave_a_child_and_hang(state: State) -> None:
 
 
 def _babble(state: State) -> None:
-    for path in Path("/proc/self/fd").iterdir():
-        try:
-            line = socket.socket(fileno=os.dup(int(path.name)))
-            is_ours = line.family == socket.AF_UNIX and line.getpeername().startswith(b"\0bench-")
-        except (OSError, AttributeError):
-            continue
-        if is_ours:
-            line.sendall(b"what is this?\n")
+    say_to_runner(b"what is this?\n")
 
 
 def _tell_who_is_beside(state: State) -> None:

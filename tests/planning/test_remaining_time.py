@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support.launching import case, plan
+from support.launching import assumed_row, case, plan
 
 from appliance.planning.remaining_time import PLAN_SHARE, REPEAT_PART, RemainingTime, launch_seconds
-from appliance.records.plan import Plan, Schedule, ScheduledRow
+from appliance.records.plan import Plan, Schedule
 
 
 def two_cases(*, repeats: int = 0, launches: int = 2, sessions: int = 1) -> Plan:
@@ -66,20 +66,7 @@ def test_time_between_launches_counts_for_each_group_left() -> None:
 
 
 def test_row_whose_step_is_assumed_says_nothing_of_others_and_others_nothing_of_it() -> None:
-    row = ScheduledRow(
-        name="one",
-        group="one",
-        variant_of="",
-        weight=1.0,
-        fixed_seconds=1.0,
-        launch_seconds=2.0,
-        is_recorded=False,
-        is_estimated=True,
-        is_assumed=True,
-        least=1,
-        most=2,
-        launches=2,
-    )
+    row = assumed_row("one", seconds=2.0, least=1, launches=2)
     made = replace(two_cases(), schedule=Schedule(minutes=60, rows=(row,)))
     remaining = RemainingTime(made)
     elapsed = told(made, remaining, "one@cpu:0/0", "one@cpu:0/1", factor=10.0)

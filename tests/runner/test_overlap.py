@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from faulty.vendor import Vendor
-from support.launching import MIB, TESTS, Bench, Seen, bearers, case, plan
+from support.launching import MIB, TESTS, Bench, Seen, assumed_row, bearers, case, plan
 
 from appliance.errors import EvidenceError, RunInterrupted
 from appliance.evidence.budget import BudgetSums
@@ -34,7 +34,7 @@ from appliance.records.journal import (
     RunStarted,
     StageTimes,
 )
-from appliance.records.plan import Case, Launch, Plan, Schedule, ScheduledRow
+from appliance.records.plan import Case, Launch, Plan, Schedule
 from appliance.records.system import Device
 from appliance.runner import supervisor
 from appliance.runner.overlap import Room, may_follow
@@ -236,7 +236,7 @@ def test_a_process_that_waits_is_ended_when_the_host_runs_short(
 def test_a_process_that_is_killed_as_it_waits_is_replaced(tmp_path: Path) -> None:
     """Two launches shared the memory: which of them the kernel ended shows nothing."""
     bench = made(tmp_path, plan(hasty(tmp_path, seconds=1.0)))
-    killer = threading.Thread(target=kill_the_third, args=(tmp_path,))
+    killer = threading.Thread(target=kill_at_third_build, args=(tmp_path, 2))
     killer.start()
     bench.run()
     killer.join()
@@ -245,8 +245,8 @@ def test_a_process_that_is_killed_as_it_waits_is_replaced(tmp_path: Path) -> Non
     assert ended(bench) == [("completed", "")] * 3
 
 
-def kill_the_third(tmp_path: Path) -> None:
-    """Kill the process that makes the third build."""
+def kill_at_third_build(tmp_path: Path, number: int) -> None:
+    """Kill the process that made the build of this number, from 0, once there are three."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         built = (
@@ -255,7 +255,7 @@ def kill_the_third(tmp_path: Path) -> None:
             else []
         )
         if len(built) == 3:
-            os.kill(built[-1].pid, signal.SIGKILL)
+            os.kill(built[number].pid, signal.SIGKILL)
             return
         time.sleep(0.01)
 
@@ -323,7 +323,7 @@ def test_a_lack_of_memory_with_no_build_beside_is_a_crash(tmp_path: Path) -> Non
 def test_a_launch_that_is_killed_takes_the_process_that_waits_with_it(tmp_path: Path) -> None:
     """The device may have lost what the waiting process had on it."""
     bench = made(tmp_path, plan(hasty(tmp_path, seconds=1.0)))
-    killer = threading.Thread(target=kill_the_second, args=(tmp_path,))
+    killer = threading.Thread(target=kill_at_third_build, args=(tmp_path, 1))
     killer.start()
     bench.run()
     killer.join()
@@ -331,21 +331,6 @@ def test_a_launch_that_is_killed_takes_the_process_that_waits_with_it(tmp_path: 
     assert ahead(bench) == [("2", "build"), ("2", "earlier_failed")]
     assert ended(bench) == [("completed", ""), ("crashed", "SIGKILL"), ("completed", "")]
     assert not bench.of("one@cpu:0/2", LaunchStarted)[0].is_ahead
-
-
-def kill_the_second(tmp_path: Path) -> None:
-    """Kill the process that made the second build, once there is a third."""
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        built = (
-            [act for act in done(tmp_path) if act.what == "build"]
-            if (tmp_path / "log").exists()
-            else []
-        )
-        if len(built) == 3:
-            os.kill(built[1].pid, signal.SIGKILL)
-            return
-        time.sleep(0.01)
 
 
 def test_a_case_that_is_decided_ends_the_process_that_waits(tmp_path: Path) -> None:
@@ -386,20 +371,7 @@ def interrupt_with_a_third(tmp_path: Path) -> None:
 
 def within_a_minute(tmp_path: Path) -> Plan:
     """Three timed launches of a row whose step is assumed, in a run of one minute."""
-    assumed = ScheduledRow(
-        name="one",
-        group="one",
-        variant_of="",
-        weight=1.0,
-        fixed_seconds=1.0,
-        launch_seconds=1.0,
-        is_recorded=False,
-        is_estimated=True,
-        is_assumed=True,
-        least=3,
-        most=3,
-        launches=3,
-    )
+    assumed = assumed_row("one", seconds=1.0, least=3, launches=3)
     whole = plan(replace(hasty(tmp_path, launches=3), assured=3))
     return replace(whole, schedule=Schedule(minutes=1, rows=(assumed,)))
 

@@ -19,7 +19,7 @@ from appliance.planning.plan import all_launches
 from appliance.planning.sessions import rounds
 from appliance.records.journal import Event, InterimAnalysis, LaunchEnded, ServerProbed
 from appliance.records.json import sha256, to_json
-from appliance.records.plan import Case, Launch, Plan
+from appliance.records.plan import Case, Launch, Plan, ScheduledRow
 from appliance.records.suite import LaunchMode, Protocol
 from appliance.records.workload import Work
 from appliance.runner import execution
@@ -29,6 +29,24 @@ from appliance.storage.journal import Clock, Journal
 SEED = "5a" * 32
 TESTS = Path(__file__).parents[1]
 MIB = 2**20
+
+
+def assumed_row(name: str, *, seconds: float, least: int, launches: int) -> ScheduledRow:
+    """A row of a schedule whose step is assumed; a launch of it is planned for `seconds`."""
+    return ScheduledRow(
+        name=name,
+        group=name,
+        variant_of="",
+        weight=1.0,
+        fixed_seconds=1.0,
+        launch_seconds=seconds,
+        is_recorded=False,
+        is_estimated=True,
+        is_assumed=True,
+        least=least,
+        most=launches,
+        launches=launches,
+    )
 
 
 def case(name: str, *, workload: str = "faulty.misbehaving", **fields: Any) -> Case:
