@@ -95,7 +95,7 @@ def test_stages_of_all_launches_add_up_to_their_time() -> None:
 def test_page_says_where_the_time_of_the_launches_went() -> None:
     known = observed(has_stages=True)
     text = page(known, of_gemm(known).model)
-    assert "50 % useful, 40 % imports, 10 % end." in text
+    assert "50 % useful, 40 % imports, 10 % process end." in text
     assert "| timed steps |" in text
 
 
