@@ -57,7 +57,7 @@ class State:
     training: Training
     source: Source
     held_out: torch.Tensor
-    is_over: bool = False
+    over_at: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +73,8 @@ class MarkovLm(TimeToTarget[State, Trained]):
         "gap": 0.5,
     }
     bound_by: ClassVar[Bound] = "latency"
+    checks_later: ClassVar[bool] = True
+    reuses_output: ClassVar[bool] = True
     data_pattern: ClassVar[str] = "symbols of a Markov chain"
 
     batch: int = 2048
@@ -100,8 +102,10 @@ class MarkovLm(TimeToTarget[State, Trained]):
         with torch.no_grad():
             loss = float(model(windows[:, :-1], windows[:, -1]).loss)
         excess = loss - float(state.source.loss(state.held_out))
-        state.is_over = abs(excess) <= self.gap - ROUNDING
-        return state.is_over
+        is_over = abs(excess) <= self.gap - ROUNDING
+        if is_over:
+            state.over_at = state.training.cycle.number
+        return is_over
 
     def work(self) -> Work:
         with torch.device("meta"):
@@ -153,7 +157,7 @@ class MarkovLm(TimeToTarget[State, Trained]):
     def check(self, before: object, state: State, output: Trained) -> Iterator[Check]:
         assert isinstance(before, Before)  # noqa: S101 - narrows for the type checker
         yield from check_step(before, state.training, output)
-        if before.number + 1 < self.num_steps and not state.is_over:
+        if before.number + 1 < self.num_steps and before.number != state.over_at:
             return
         with torch.no_grad():
             model = in_float64(state.training.model)

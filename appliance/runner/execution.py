@@ -744,6 +744,7 @@ class _Run:
             scratch=None if self.scratch is None else str(self.scratch),
             beside=beside if len(beside) > 1 else (),
             meeting=str(meeting) if len(beside) > 1 else "",
+            overlaps=self._overlaps(launch),
         )
 
     def _artifacts(self, case: Case) -> Path:
