@@ -35,6 +35,7 @@ TimedStage = Literal[
     "wait",
     "timed",
     "untimed",
+    "evaluate",
     "second_build",
     "end",
     "other",
@@ -44,7 +45,8 @@ TimedStage = Literal[
 `start` is from the order to the process's first instruction, `import` is its own imports, `device`
 its settings, its device and the meeting of its ranks, `calibrate` the comparison of clocks and the
 looks for other users, `wait` the wait for other launches of the group, `untimed` the further steps
-of an untimed launch, `second_build` what is built and stepped again to compare outputs.
+of an untimed launch, `evaluate` the questions to the device whether a target is reached,
+`second_build` what is built and stepped again to compare outputs.
 """
 
 

@@ -521,7 +521,7 @@ class LaunchCourse:
         """Whether the target is reached, of which all ranks must agree."""
 
         def reaches() -> bool:
-            with self._in("check"):
+            with self._in("evaluate"):
                 return not self.machine.agree(int(not self.workload.has_reached(state)))
 
         return reaches
