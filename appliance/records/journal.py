@@ -272,13 +272,15 @@ class LaunchAhead(Record):
 
     They time nothing any more. It goes as far as `through` says and waits there: its launch begins
     with a `launch_started` that says `is_ahead`, once they have ended, and nothing that it reports
-    is recorded before.
+    is recorded before. `recorded_bytes` is what records of the model say that launches of its case
+    hold of the device, where none of this run has shown it and the build goes by that.
     """
 
     kind: Literal["launch_ahead"] = "launch_ahead"
     launch: str
     beside: tuple[str, ...]
     through: AheadThrough
+    recorded_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
