@@ -49,7 +49,24 @@ REPEATS = 3
 UNKNOWN_BUILD_SECONDS = 10.0
 SEARCHED = "-searched"
 OPENED = "opened_seconds"
-LATER = frozenset({"gemm", "gemm_exact", "gemm_tf32", "gemm_float8", "gemm_int8", "gemm_search"})
+LATER = frozenset(
+    {
+        "gemm",
+        "gemm_exact",
+        "gemm_tf32",
+        "gemm_float8",
+        "gemm_int8",
+        "gemm_search",
+        "memory_bandwidth",
+        "host_copy",
+        "host_stream",
+        "device_copy_pair",
+        "bert",
+        "digits_mlp",
+        "markov_lm",
+        "resnet50",
+    }
+)
 """Workloads whose outputs may be checked after later steps (`checks_later`); inference may too."""
 DRAWN_WEIGHTS = {
     "llama": "gemm-bf16",

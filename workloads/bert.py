@@ -72,6 +72,8 @@ class Bert(Workload[Training, Trained]):
         "heads": 4,
         "dtype": "float32",
     }
+    checks_later: ClassVar[bool] = True
+    reuses_output: ClassVar[bool] = True
     data_pattern: ClassVar[str] = "generated text with masked tokens"
     domain: ClassVar[str] = "language"
     variants: ClassVar[Mapping[str, Parameters]] = {

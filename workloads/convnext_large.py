@@ -61,6 +61,8 @@ class ConvnextLarge(ImageTraining):
         "tf32": False,
         "channels_last": False,
     }
+    checks_later: ClassVar[bool] = True
+    reuses_output: ClassVar[bool] = True
     variants: ClassVar[Mapping[str, Parameters]] = {
         "one image more": {"batch_change": 1},
         "one block more": {"extra_layers": 1},

@@ -50,6 +50,8 @@ class DeviceCopyPair(Workload[State, torch.Tensor]):
     small: ClassVar[Parameters] = {"num_bytes": 16 * 2**20}
     alone: ClassVar[bool] = True  # pairs share links
     bound_by: ClassVar[Bound] = "memory"
+    checks_later: ClassVar[bool] = True
+    reuses_output: ClassVar[bool] = True
     data_pattern: ClassVar[str] = "random words"
     dtype: ClassVar[str] = "int64"
 

@@ -55,6 +55,8 @@ class Dimenet(Supervised):
         "gelu": {"activation": "gelu"},
         "nearer cutoff": {"cutoff": 4.0},
     }
+    checks_later: ClassVar[bool] = True
+    reuses_output: ClassVar[bool] = True
 
     batch: int = 16
     dtype: str = "float32"

@@ -58,6 +58,8 @@ class HostCopy(Workload[State, dict[str, torch.Tensor]]):
     domain: ClassVar[str] = "memory"
     small: ClassVar[Parameters] = {"num_bytes": 16 * 2**20}
     bound_by: ClassVar[Bound] = "memory"
+    checks_later: ClassVar[bool] = True
+    reuses_output: ClassVar[bool] = True
     data_pattern: ClassVar[str] = "random words"
     dtype: ClassVar[str] = "int64"
 

@@ -55,6 +55,8 @@ class HostStream(Workload[State, torch.Tensor]):
     small: ClassVar[Parameters] = {"array_bytes": 64 * 2**20}
     alone: ClassVar[bool] = True
     bound_by: ClassVar[Bound] = "memory"
+    checks_later: ClassVar[bool] = True
+    reuses_output: ClassVar[bool] = True
     data_pattern: ClassVar[str] = "standard normal numbers"
 
     array_bytes: int = 2**30

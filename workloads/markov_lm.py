@@ -54,10 +54,17 @@ ERROR_BOUNDS = ErrorBounds(loss=4, logits=24, gradients=16)
 
 @dataclass(kw_only=True)
 class State:
+    """`held_out` symbols on the host, and on the device that is asked for the loss on them.
+
+    `least_loss` is the source's own on these, `over_at` the step that reached the target.
+    """
+
     training: Training
     source: Source
     held_out: torch.Tensor
-    is_over: bool = False
+    on_device: torch.Tensor
+    least_loss: float
+    over_at: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +80,8 @@ class MarkovLm(TimeToTarget[State, Trained]):
         "gap": 0.5,
     }
     bound_by: ClassVar[Bound] = "latency"
+    checks_later: ClassVar[bool] = True
+    reuses_output: ClassVar[bool] = True
     data_pattern: ClassVar[str] = "symbols of a Markov chain"
 
     batch: int = 2048
@@ -96,12 +105,14 @@ class MarkovLm(TimeToTarget[State, Trained]):
 
     def has_reached(self, state: State) -> bool:
         model = state.training.model
-        windows = state.held_out.to(next(model.parameters()).device)
+        windows = state.on_device
         with torch.no_grad():
             loss = float(model(windows[:, :-1], windows[:, -1]).loss)
-        excess = loss - float(state.source.loss(state.held_out))
-        state.is_over = abs(excess) <= self.gap - ROUNDING
-        return state.is_over
+        excess = loss - state.least_loss
+        is_over = abs(excess) <= self.gap - ROUNDING
+        if is_over:
+            state.over_at = state.training.cycle.number
+        return is_over
 
     def work(self) -> Work:
         with torch.device("meta"):
@@ -126,6 +137,7 @@ class MarkovLm(TimeToTarget[State, Trained]):
         model = seeded(seed, self._model).to(target.device)
         rule = AdamW(learning_rate=0.02, steps=self.num_steps)
         windows = source.windows(self.num_steps * self.batch, CONTEXT + 1)
+        held_out = source.windows(NUM_HELD_OUT, CONTEXT + 1)
         return State(
             training=Training(
                 model=model,
@@ -141,7 +153,9 @@ class MarkovLm(TimeToTarget[State, Trained]):
                 artifacts=target.artifacts,
             ),
             source=source,
-            held_out=source.windows(NUM_HELD_OUT, CONTEXT + 1),
+            held_out=held_out,
+            on_device=held_out.to(target.device),
+            least_loss=source.loss(held_out).item(),
         )
 
     def step(self, state: State) -> Trained:
@@ -153,7 +167,7 @@ class MarkovLm(TimeToTarget[State, Trained]):
     def check(self, before: object, state: State, output: Trained) -> Iterator[Check]:
         assert isinstance(before, Before)  # noqa: S101 - narrows for the type checker
         yield from check_step(before, state.training, output)
-        if before.number + 1 < self.num_steps and not state.is_over:
+        if before.number + 1 < self.num_steps and before.number != state.over_at:
             return
         with torch.no_grad():
             model = in_float64(state.training.model)

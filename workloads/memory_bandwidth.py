@@ -53,6 +53,8 @@ class MemoryBandwidth(Workload[State, dict[str, torch.Tensor]]):
     domain: ClassVar[str] = "memory"
     small: ClassVar[Parameters] = {"array_bytes": 64 * 2**20}
     bound_by: ClassVar[Bound] = "memory"
+    checks_later: ClassVar[bool] = True
+    reuses_output: ClassVar[bool] = True
     data_pattern: ClassVar[str] = "standard normal numbers"
 
     operation: str = "all"

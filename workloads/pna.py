@@ -60,6 +60,8 @@ class Pna(Supervised):
         "layers": 8,
         "learning_rate": 3e-4,
     }
+    checks_later: ClassVar[bool] = True
+    reuses_output: ClassVar[bool] = True
     variants: ClassVar[Mapping[str, Parameters]] = {
         "one molecule less": {"batch_change": -1},
         "one layer more": {"extra_layers": 1},

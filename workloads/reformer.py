@@ -68,6 +68,8 @@ class Reformer(Supervised):
         "head": 16,
         "dtype": "float32",
     }
+    checks_later: ClassVar[bool] = True
+    reuses_output: ClassVar[bool] = True
     data_pattern: ClassVar[str] = "generated text with masked tokens"
     domain: ClassVar[str] = "language"
     variants: ClassVar[Mapping[str, Parameters]] = {

@@ -66,6 +66,8 @@ class RegnetY128gf(ImageTraining):
         "channels_last": False,
         "learning_rate": 0.01,
     }
+    checks_later: ClassVar[bool] = True
+    reuses_output: ClassVar[bool] = True
     variants: ClassVar[Mapping[str, Parameters]] = {
         "one image more": {"batch_change": 1},
         "one block more": {"extra_layers": 1},

@@ -40,6 +40,8 @@ class Resnet50(ResnetTraining):
         "channels_last": False,
         "learning_rate": 0.01,
     }
+    checks_later: ClassVar[bool] = True
+    reuses_output: ClassVar[bool] = True
 
     def error_bounds(self) -> ErrorBounds:
         return ERROR_BOUNDS

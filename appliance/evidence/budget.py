@@ -64,6 +64,7 @@ LABELS: Mapping[str, str] = {
     "wait": "wait for others",
     "timed": "timed steps",
     "untimed": "untimed steps",
+    "evaluate": "evaluations",
     "second_build": "second build",
     "end": "process end",
     "other": "other",

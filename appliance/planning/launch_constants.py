@@ -46,6 +46,9 @@ LONGEST_CLOCK_SECONDS = 10.0
 SEGMENTED = frozenset({"burn_in"})
 """Workloads whose launches are segments of one whole, each with records and checks of its own: an
 interruption costs what the segment would have covered, and no ruling, as no time is judged."""
+FIRST_BUILT_ALONE = frozenset({"burn_in", "disk_read", "gemm_search"})
+"""Workloads whose untimed launch builds with no other launch beside it: there it times calls to
+choose among shapes, or writes the file that others are timed on."""
 HOT, PLAIN, PROVEN = "hot", "plain loop", "proven loop"
 """Phases of a burn-in: all that it does at full load, and once a launch, to be set side by side,
 steps of bare products and the same steps with all of their digests."""

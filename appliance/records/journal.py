@@ -35,6 +35,7 @@ TimedStage = Literal[
     "wait",
     "timed",
     "untimed",
+    "evaluate",
     "second_build",
     "end",
     "other",
@@ -44,7 +45,8 @@ TimedStage = Literal[
 `start` is from the order to the process's first instruction, `import` is its own imports, `device`
 its settings, its device and the meeting of its ranks, `calibrate` the comparison of clocks and the
 looks for other users, `wait` the wait for other launches of the group, `untimed` the further steps
-of an untimed launch, `second_build` what is built and stepped again to compare outputs.
+of an untimed launch, `evaluate` the questions to the device whether a target is reached,
+`second_build` what is built and stepped again to compare outputs.
 """
 
 
@@ -270,13 +272,15 @@ class LaunchAhead(Record):
 
     They time nothing any more. It goes as far as `through` says and waits there: its launch begins
     with a `launch_started` that says `is_ahead`, once they have ended, and nothing that it reports
-    is recorded before.
+    is recorded before. `recorded_bytes` is what records of the model say that launches of its case
+    hold of the device, where none of this run has shown it and the build goes by that.
     """
 
     kind: Literal["launch_ahead"] = "launch_ahead"
     launch: str
     beside: tuple[str, ...]
     through: AheadThrough
+    recorded_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,6 +86,7 @@ class LaunchSpec(Record):
     that are started at once, this one's among them, where they are several; they may meet in the
     folder `meeting`. `scratch` is where large files go, None for the run's own folder. `ahead` is
     how far the process goes before its launch begins; empty where that begins with its order.
+    `overlaps`: the process of a later launch may begin beside the end of this one.
     """
 
     launch: str
@@ -111,6 +112,7 @@ class LaunchSpec(Record):
     meeting: str = ""
     scratch: str | None = None
     ahead: AheadThrough | Literal[""] = ""
+    overlaps: bool = False
 
     @property
     def ranks(self) -> int:

@@ -46,6 +46,7 @@ from appliance.records.journal import (
     ServerProbed,
 )
 from appliance.records.plan import Case, Launch, Plan
+from appliance.records.qualified import ObservedCase
 from appliance.records.request import LaunchSpec
 from appliance.records.suite import LaunchMode, LibraryMode
 from appliance.records.system import Device
@@ -54,7 +55,7 @@ from appliance.runner.counter_log import CounterLog
 from appliance.runner.environment import usable_cores
 from appliance.runner.head_start import HeadStart
 from appliance.runner.launcher import Launcher, file_name
-from appliance.runner.overlap import Room, may_follow
+from appliance.runner.overlap import Room, may_follow, recorded_bytes
 from appliance.runner.reading_log import ReadingLog
 from appliance.runner.supervisor import RunningLaunch, Supervisor, lost_ahead, running_launch
 from appliance.runner.users_log import UsersLog
@@ -115,6 +116,7 @@ def run(
     ahead: HeadStart | None = None,
     scratch: Path | None = None,
     overlaps: bool | None = None,
+    observed: Sequence[ObservedCase] = (),
 ) -> None:
     """Make every launch of the session that the journal does not have yet, and its analyses.
 
@@ -127,7 +129,8 @@ def run(
     that is not `wanted` when its turn comes is neither made nor recorded. `ahead` may have begun
     to import for the first launches. `scratch` is where launches put large files, None for `work`.
     `overlaps`: processes of coming launches begin beside the end of those before; None asks the
-    vendor of each device.
+    vendor of each device. `observed` are records of cases, by which the first launch of one may be
+    built beside another's end.
     Error counters and the kernel's log are read when no launch runs.
     Returns when all is settled; no process of the run is left.
     Raises RunInterrupted after SIGINT, SIGTERM or SIGHUP, OutputError if the disk takes no more.
@@ -176,6 +179,7 @@ def run(
             left_time=_left_time(plan, journal),
             wanted=wanted or _every_launch,
             overlaps=overlaps,
+            room=Room(recorded=recorded_bytes(plan.cases, devices, observed)),
         ).settle_all()
         users.end()
         counters.end()
@@ -415,7 +419,15 @@ class _Run:
         for launch in launches:
             spec = self._spec(launch, launches, meeting, group)
             through = self._through(launch, group)
-            self._record(LaunchAhead(launch=launch.id, beside=names, through=through), sync=True)
+            self._record(
+                LaunchAhead(
+                    launch=launch.id,
+                    beside=names,
+                    through=through,
+                    recorded_bytes=self.room.relied_on(launch.case) if through == "build" else None,
+                ),
+                sync=True,
+            )
             try:
                 self._new_logs(launch)
                 items.append(self._process(launch, replace(spec, ahead=through)))
@@ -744,6 +756,7 @@ class _Run:
             scratch=None if self.scratch is None else str(self.scratch),
             beside=beside if len(beside) > 1 else (),
             meeting=str(meeting) if len(beside) > 1 else "",
+            overlaps=self._overlaps(launch),
         )
 
     def _artifacts(self, case: Case) -> Path:

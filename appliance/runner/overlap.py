@@ -4,23 +4,25 @@ Once a launch times nothing any more, what is left of it (checks, digests, a sec
 of its process) keeps its device idle for the most part. The next process may meanwhile be forked,
 set its device up and build its state; it then waits until the earlier one has ended, so that
 nothing runs beside a first step, a comparison of clocks, a warm-up or a timed step. It builds where
-the memory of host and device holds both by what earlier launches of its case held in this run, and
-else sets its device up alone.
+the memory of host and device holds both by what earlier launches of its case held in this run, of
+the first one by what records of the device's model say; else it sets its device up alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import psutil
 
 from appliance.linux import cgroup
 from appliance.linux.sysfs import Tree, Unreadable
-from appliance.planning.launch_constants import SHARED_MEMORY
+from appliance.planning.launch_constants import FIRST_BUILT_ALONE, SHARED_MEMORY
 from appliance.records.journal import AheadThrough, LaunchEnded
 from appliance.records.plan import Case, Launch
+from appliance.records.qualified import ObservedCase
 from appliance.records.system import Device
+from appliance.storage.qualified_file import is_same_work
 
 SHARE = 0.9
 """Part of a device's memory that both launches may hold together."""
@@ -30,6 +32,9 @@ GROWTH = 2.0
 A step that is made again and watched, a second build: what lacked memory there would be taken for a
 fault of the device.
 """
+RECORDED_GROWTH = 2.0
+"""How many times of what records say the first launch of a case may come to hold: they are of other
+devices of its model, and of other libraries."""
 HOST_SHARE = 0.5
 """Part of the memory that the run may still take of its host, which the next launch may take."""
 USED = "memory_used_bytes"
@@ -49,15 +54,38 @@ def may_follow(launch: Launch, earlier: Launch, *, has_first_bits: bool) -> bool
     return is_same_part and not (waits_for_files or waits_for_bits)
 
 
+def recorded_bytes(
+    cases: Iterable[Case], devices: Mapping[str, Device], observed: Sequence[ObservedCase]
+) -> dict[str, int]:
+    """What records say that launches of each case hold of its device, by the case's name.
+
+    Not of a case whose untimed launch builds alone, nor of one that nobody has recorded.
+    """
+    known: dict[str, int] = {}
+    for case in cases:
+        model = devices[case.device].model
+        held = [
+            one.device_memory_bytes
+            for one in observed
+            if is_same_work(one, case, model) and one.device_memory_bytes is not None
+        ]
+        if held and case.workload not in FIRST_BUILT_ALONE:
+            known[case.id] = max(held)
+    return known
+
+
 @dataclass(kw_only=True)
 class Room:
     """The most memory that launches of each case have held: of their device, and of the host.
 
-    `cramped` are cases of which a launch lacked memory beside a build: none builds beside theirs.
+    `recorded` is what records say of devices in cases of which no launch has been over; of the host
+    the case's limit stands for it then. `cramped` are cases of which a launch lacked memory beside
+    a build: none builds beside theirs.
     """
 
     devices: dict[str, float] = field(default_factory=dict)
     host: dict[str, int] = field(default_factory=dict)
+    recorded: Mapping[str, int] = field(default_factory=dict)
     cramped: set[str] = field(default_factory=set)
     tree: Tree = field(default_factory=Tree)
 
@@ -90,14 +118,22 @@ class Room:
         has_room = self._on_host(case) and self._on_device(case, device, values.get(USED))
         return "build" if has_room else "device"
 
+    def relied_on(self, case: str) -> int | None:
+        """What is recorded of a case, where no launch of this run has shown what one holds."""
+        is_first = case not in self.host or case not in self.devices
+        return self.recorded.get(case) if is_first else None
+
     def _on_host(self, case: Case) -> bool:
-        peak, free = self.host.get(case.id), free_host_bytes(self.tree)
+        limit = case.memory_limit_bytes if case.id in self.recorded else None
+        peak, free = self.host.get(case.id, limit), free_host_bytes(self.tree)
         return peak is not None and free is not None and peak <= HOST_SHARE * free
 
     def _on_device(self, case: Case, device: Device, used: float | None) -> bool:
         if device.vendor == "cpu":
             return True  # its memory is the host's
         peak = self.devices.get(case.id)
+        if peak is None and case.id in self.recorded:
+            peak = RECORDED_GROWTH * self.recorded[case.id]
         known = peak is not None and used is not None and device.memory_bytes is not None
         together = GROWTH * (used or 0.0) + (peak or 0.0)
         return known and together <= SHARE * (device.memory_bytes or 0)

@@ -34,7 +34,7 @@ from appliance.records.verdict import Verdict
 from appliance.runner import execution
 from appliance.runner.head_start import HeadStart
 from appliance.runner.session_change import Pause, end_session
-from appliance.storage import bundle, input_file
+from appliance.storage import bundle, input_file, qualified_file
 from appliance.storage.journal import Journal
 from appliance.stress import kinds, scratch
 from appliance.verbs.preparation import (
@@ -330,6 +330,7 @@ def _make_launches(
         redact=None if here.redactor is None else here.redactor.data,
         ahead=ahead,
         scratch=scratch_folder,
+        observed=qualified_file.load_observed(),
     )
     session = sessions.current(journal.lines)
     if session < prepared.plan.sessions:

@@ -413,6 +413,27 @@ def _last_step(records: _RankRecords) -> int | None:
     return None if steps is None or records.case.evaluate_every else steps - 1
 
 
+def _first_checks(records: _RankRecords) -> str:
+    """A first output that is judged between a timed launch's clocks and its last block.
+
+    It is so before anything is timed, or when nothing is any more.
+    """
+    if not records.launch.is_timed:
+        return ""
+    is_timing = False
+    for place, line in enumerate(records.lines):
+        event = line.event
+        is_of_first = isinstance(event, Checked | Digested) and event.phase == "first"
+        if is_of_first and is_timing and _times_later(records, place):
+            return "judges its first output beside what it times"
+        is_timing |= isinstance(event, Calibrated | Warmed | Block)
+    return ""
+
+
+def _times_later(records: _RankRecords, place: int) -> bool:
+    return any(isinstance(line.event, Warmed | Block) for line in records.lines[place:])
+
+
 def _own_bounds(records: _RankRecords) -> str:
     """A bound that the appliance itself sets, and that is another here."""
     for checked in records.checks:
@@ -510,6 +531,7 @@ RULES: tuple[Callable[[_RankRecords], str], ...] = (
     _spans,
     _stages,
     _checked_steps,
+    _first_checks,
     _load_phases,
     _own_bounds,
     _digests,

@@ -21,7 +21,7 @@ from appliance.judging.verdict import Judge
 from appliance.planning import sessions
 from appliance.planning.check_sampling import sampled_steps
 from appliance.planning.criterion_scope import MOST_ATTEMPTS, planned_bounds
-from appliance.planning.launch_constants import MOST_SESSIONS, SHARED_MEMORY
+from appliance.planning.launch_constants import FIRST_BUILT_ALONE, MOST_SESSIONS, SHARED_MEMORY
 from appliance.planning.plan import (
     all_launches,
     case_analyses,
@@ -564,6 +564,7 @@ def _order_ahead(walk: _Walk, event: LaunchAhead) -> None:
         raise walk.fault(f"launch {launch.id} is started ahead a second time, or in a pause")
     if event.through == "build":
         _build_beside(walk, event)
+        _build_first(walk, event, launch)
     walk.ahead.add(launch.id)
 
 
@@ -575,6 +576,24 @@ def _build_beside(walk: _Walk, event: LaunchAhead) -> None:
             f"launch {event.launch} is built beside {min(cramped)}, which had lacked memory so"
         )
     walk.shares_memory.update(event.beside)
+
+
+def _build_first(walk: _Walk, event: LaunchAhead, launch: Launch) -> None:
+    """A case that no launch was over of is built beside another by what is recorded of it.
+
+    Not where its build chooses among shapes, or writes what others are timed on.
+    """
+    workload = walk.cases[launch.case].workload
+    if launch.number == 0 and workload in FIRST_BUILT_ALONE:
+        raise walk.fault(f"launch {launch.id} is built beside another, and {workload} first alone")
+    is_known = any(
+        walk.launches[name].case == launch.case and outcome == "completed"
+        for name, outcome in walk.ended.items()
+    )
+    if not is_known and not event.recorded_bytes:
+        raise walk.fault(
+            f"launch {launch.id} is built beside another, and nothing says what its case holds"
+        )
 
 
 def _is_over(walk: _Walk, name: str) -> bool:

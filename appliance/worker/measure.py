@@ -2,9 +2,11 @@
 
 The clocks are compared after the first step, whose time holds all that the first use of a device
 costs. An untimed launch digests and checks after that, and so does a timed one of a workload whose
-outputs may be checked after later steps, once its last block is over. From there on nothing is
-timed, which the runner is told: the process of the next launch may begin beside the rest. One that
-was itself started so waits with its device set up, or its state built, until its launch begins.
+outputs may be checked after later steps, once its last block is over; where steps write each output
+over the last, it is copied first, and only where others may begin beside the end. From there on
+nothing is timed, which the runner is told: the process of the next launch may begin beside the
+rest. One that was itself started so waits with its device set up, or its state built, until its
+launch begins.
 
 All launches of a case have the same seed, so where a workload gives the same bits for the
 same inputs, each reports the digest of its first output, which costs nothing while steps are
@@ -33,7 +35,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
@@ -87,7 +89,8 @@ class Machine:
     `libraries` the files that this process runs, with their digests; `give_back` hands memory that
     is no longer used back to the device, and `is_lack_of_memory` tells of an exception whether it
     came of that; `more_checks` is what is to be checked of the device beside each output,
-    `input_checks` of the inputs that a build drew.
+    `input_checks` of the inputs that a build drew. `kept` copies an output, and gives None where
+    there is no room for the copy.
     """
 
     stopwatch: timing.Stopwatch
@@ -102,6 +105,7 @@ class Machine:
     is_lack_of_memory: Callable[[BaseException], bool] = lambda error: False  # noqa: ARG005
     more_checks: Callable[[], Iterable[Check]] = tuple
     input_checks: Callable[[], Iterable[Check]] = tuple
+    kept: Callable[[Any], Any | None] = lambda output: None  # noqa: ARG005
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,24 +221,37 @@ class LaunchCourse:
 
     def _timed(self) -> None:
         start = self._start()
-        is_by_blocks = self.workload.steps is None
-        is_later = is_by_blocks and (self.workload.checks_later or bool(self.workload.scenario))
-        if not is_later:
+        later = self._kept(start)
+        if later is None:
             self._judge_first(start)
         self._clocks(start)
-        if not is_by_blocks:
+        if self.workload.steps is not None:
             self._wait()
             self._finish(start)
-            return
-        if not is_later:
+        else:
             start.clear_output()
-        with self._in("warm_up"):
-            warmed = self._warm_up(start.state)
-            length = self._block_length(warmed)
-        self._wait()
-        self._blocks(start.state, 1 + len(warmed), length)
-        if is_later:
-            self._judge_first(start)
+            with self._in("warm_up"):
+                warmed = self._warm_up(start.state)
+                length = self._block_length(warmed)
+            self._wait()
+            self._blocks(start.state, 1 + len(warmed), length)
+        if later is not None:
+            self._judge_first(later)
+
+    def _kept(self, start: _Start) -> _Start | None:
+        """The first step as its output is checked after the last block; None: it is checked now."""
+        if self.workload.scenario:
+            return replace(start)
+        if not self.workload.checks_later:
+            return None
+        if not self.workload.reuses_output:
+            return replace(start)
+        if not self.spec.overlaps:
+            return None
+        with self._in("check"):
+            output = self.machine.kept(start.output)
+            self.machine.stopwatch.synchronise()
+        return None if output is None else replace(start, output=output)
 
     # -------------------------------------------------------------- their parts
 
@@ -504,7 +521,7 @@ class LaunchCourse:
         """Whether the target is reached, of which all ranks must agree."""
 
         def reaches() -> bool:
-            with self._in("check"):
+            with self._in("evaluate"):
                 return not self.machine.agree(int(not self.workload.has_reached(state)))
 
         return reaches

@@ -205,3 +205,22 @@ def _are_alike(first: Frozen, second: Frozen) -> bool:
     return {path: array.shape for path, array in first.items()} == {
         path: array.shape for path, array in second.items()
     }
+
+
+def arrays(output: Any) -> Iterator[Any]:
+    """Every array of an output, in its order; TypeError for something else than plain values."""
+    return (leaf for _, leaf in _leaves(output, "output"))
+
+
+def mapped(output: Any, change: Callable[[Any], Any]) -> Any:
+    """The same output with `change` of each array in its place; plain values stay."""
+    if dataclasses.is_dataclass(output) and not isinstance(output, type):
+        parts = {one.name: getattr(output, one.name) for one in dataclasses.fields(output)}
+        changed = {name: mapped(part, change) for name, part in parts.items()}
+        return dataclasses.replace(output, **changed)
+    if isinstance(output, Mapping):
+        return {key: mapped(part, change) for key, part in output.items()}
+    if isinstance(output, tuple | list):
+        return type(output)(mapped(part, change) for part in output)
+    is_array = isinstance(output, np.ndarray) or hasattr(output, "__dlpack__")
+    return change(output) if is_array else output

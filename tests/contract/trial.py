@@ -56,6 +56,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from appliance.records.journal import Check
 from appliance.records.workload import Bound
 from appliance.vendors.cpu import Cpu
+from appliance.worker import outputs
 from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Artifacts, Target
 from workloads.contract.workload import Workload
@@ -686,17 +687,22 @@ def forgetful_of_its_first_input(trial: Trial) -> list[str]:
 def changed_by_later_steps(trial: Trial) -> list[str]:
     """An output that may be checked after later steps (`checks_later`), and that these change.
 
-    It is checked as a launch does: with the cycle of its inputs set back.
+    It is checked as a launch does: with the cycle of its inputs set back, and copied before the
+    steps where they write over it.
     """
     if not trial.workload.checks_later:
         return []
     state = trial.build()
     moment = trial.next(state, lambda _: contextlib.nullcontext())
+    if trial.workload.reuses_output:
+        moment.output = outputs.mapped(moment.output, fresh)
     as_made = digest(moment.output)
-    number = state.cycle.number
+    cycle = getattr(state, "cycle", None)
+    number = None if cycle is None else cycle.number
     for _ in range(NUM_STEPS):
         trial.workload.step(state)
-    state.cycle.number = number
+    if cycle is not None:
+        cycle.number = number
     faults = ["later steps change an output that is checked after them"]
     faults *= digest(moment.output) != as_made
     outside = [one for one in trial.checks(moment) if not one.is_within]

@@ -21,6 +21,7 @@ from appliance.errors import EvidenceError, RunInterrupted
 from appliance.evidence.budget import BudgetSums
 from appliance.generator.words import FILE
 from appliance.linux.sysfs import Tree
+from appliance.planning.launch_constants import FIRST_BUILT_ALONE
 from appliance.planning.sessions import NO_TIME
 from appliance.records.journal import (
     AheadEnded,
@@ -35,10 +36,12 @@ from appliance.records.journal import (
     StageTimes,
 )
 from appliance.records.plan import Case, Launch, Plan, Schedule
+from appliance.records.qualified import ObservedCase
 from appliance.records.system import Device
 from appliance.runner import supervisor
-from appliance.runner.overlap import Room, may_follow
+from appliance.runner.overlap import Room, may_follow, recorded_bytes
 from appliance.storage.journal import Clock
+from appliance.storage.qualified_file import load_observed
 from appliance.verification.launch_checks import check_launches
 from appliance.verification.run_checks import check_conduct
 
@@ -46,6 +49,7 @@ FILES = {"plan.json": "p", "system.json": "s"}
 MARK = f"BENCH_TEST_MARK={uuid.uuid4().hex}"
 GIB = 2**30
 HOUR_NS = 3600 * 10**9
+WORKLOADS = TESTS.parent / "workloads"
 
 
 class Overlapping(Vendor):
@@ -412,6 +416,61 @@ def test_nothing_begins_ahead_on_a_device_that_others_use(tmp_path: Path) -> Non
     bench = Bench(tmp_path / "run", plan(hasty(tmp_path)), vendor=Shared())
     bench.run()
     assert not ahead(bench)
+
+
+def recorded(one: Case) -> ObservedCase:
+    """A record of such a case on such a device, which held a GiB."""
+    (device, *_) = Overlapping().probe()
+    return replace(
+        load_observed()[0],
+        workload=one.workload,
+        version=one.version,
+        parameters=one.parameters,
+        model=device.model,
+        device_memory_bytes=GIB,
+    )
+
+
+def test_a_first_launch_builds_ahead_by_what_is_recorded_of_its_case(tmp_path: Path) -> None:
+    first = replace(hasty(tmp_path, launches=1), memory_limit_bytes=GIB)
+    second = replace(first, id="two@cpu:0", parameters={**first.parameters, "healthy": 2})
+    bench = made(tmp_path, plan(first, second), observed=(recorded(second),))
+    bench.run()
+    sound(bench)
+    assert ended(bench) == [("completed", "")] * 4
+    orders = {one.launch: one for one in bench.events if isinstance(one, LaunchAhead)}
+    assert orders["two@cpu:0/0"].through == "build"
+    assert orders["two@cpu:0/0"].recorded_bytes == GIB
+    assert orders["one@cpu:0/1"].recorded_bytes is None
+    (times,) = bench.of("two@cpu:0/0", StageTimes)
+    assert times.ahead_ns["build"] > 0
+    unknown = [
+        replace(line, event=replace(line.event, recorded_bytes=None))
+        if isinstance(line.event, LaunchAhead)
+        else line
+        for line in bench.journal.lines
+    ]
+    with pytest.raises(EvidenceError, match="nothing says what its case holds"):
+        check_conduct(bench.plan, unknown, FILES, is_ended=False)
+    cases = tuple(replace(one, workload="gemm_search") for one in bench.plan.cases)
+    with pytest.raises(EvidenceError, match="gemm_search first alone"):
+        check_conduct(replace(bench.plan, cases=cases), bench.journal.lines, FILES, is_ended=False)
+
+
+def test_what_builds_alone_first_is_not_built_by_its_record(tmp_path: Path) -> None:
+    one = hasty(tmp_path)
+    devices = {device.id: device for device in Overlapping().probe()}
+    assert recorded_bytes([one], devices, [recorded(one)]) == {one.id: GIB}
+    assert not recorded_bytes([replace(one, version=2)], devices, [recorded(one)])
+    searched = replace(one, workload="gemm_search")
+    assert not recorded_bytes([searched], devices, [recorded(searched)])
+
+
+def test_workloads_that_time_calls_in_their_builds_build_alone_first() -> None:
+    """By their source: who asks the target's clock, and who writes the file that it reads."""
+    asking = {path.stem for path in WORKLOADS.glob("*.py") if "target.seconds" in path.read_text()}
+    assert asking
+    assert asking | {"disk_read"} == FIRST_BUILT_ALONE
 
 
 # ------------------------------------------------------------------ what may follow what

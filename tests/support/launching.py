@@ -20,6 +20,7 @@ from appliance.planning.sessions import rounds
 from appliance.records.journal import Event, InterimAnalysis, LaunchEnded, ServerProbed
 from appliance.records.json import sha256, to_json
 from appliance.records.plan import Case, Launch, Plan, ScheduledRow
+from appliance.records.qualified import ObservedCase
 from appliance.records.suite import LaunchMode, Protocol
 from appliance.records.workload import Work
 from appliance.runner import execution
@@ -177,6 +178,7 @@ class Bench:
     interim_analysis: Callable[[str], tuple[bool, str]] = lambda _: (False, "open")
     vendor: Vendor = field(default_factory=Vendor)
     clock: Clock = field(default_factory=Clock)
+    observed: tuple[ObservedCase, ...] = ()
     journal: Journal = field(init=False)
 
     def __post_init__(self) -> None:
@@ -206,6 +208,7 @@ class Bench:
             interim_analysis=self.interim_analysis,
             observer=observer or Seen(),
             num_threads=1,
+            observed=self.observed,
         )
 
     @property

@@ -472,6 +472,54 @@ def test_what_chance_does_once_in_ten_thousand_checks_accuses_nobody(count: int)
         assert cache_check.judge(list(noise * (ends + rare))).error < REPEATED_INPUT_BOUND
 
 
+RECORDED_NOISE = 0.053
+"""Standard deviation of ln(changing / repeated) of `llama` at small size on the recorded H100."""
+
+
+def sequence(saving: float, noise: float, seed: int) -> tuple[Check, int]:
+    """The check of steps of 1 ms with so much noise, and the number of steps that it asked for."""
+    rng, steps = np.random.default_rng(seed), 0
+
+    def seconds(*, is_repeated: bool) -> float:
+        nonlocal steps
+        steps += 1
+        share = 1 - saving if is_repeated else 1.0
+        return 1e-3 * share * math.exp(rng.normal(0, noise / math.sqrt(2)))
+
+    return cache_check.compare(seconds), steps
+
+
+def test_a_sound_device_is_asked_for_half_of_the_pairs() -> None:
+    results = [sequence(0.0, RECORDED_NOISE, seed) for seed in range(200)]
+    assert all(check.is_within for check, _ in results)
+    assert np.mean([steps for _, steps in results]) < 26  # of 48
+    quiet, steps = sequence(0.0, 0.001, 1)
+    assert steps == cache_check.WARM_UP + 2 * cache_check.FEWEST
+    assert quiet.detects_what.endswith("saved in 20 pairs of steps, of which 6 were enough")
+
+
+@pytest.mark.parametrize("saving", [0.15, 0.23, 0.35])
+def test_who_saves_what_all_pairs_detect_is_not_let_go(
+    saving: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same sequences are accused with and without an early end."""
+    noise = 2 * RECORDED_NOISE
+    early = [sequence(saving, noise, seed)[0].is_within for seed in range(200)]
+    monkeypatch.setattr(cache_check, "ENOUGH", 1.0)
+    assert early == [sequence(saving, noise, seed)[0].is_within for seed in range(200)]
+
+
+def test_long_steps_warm_up_for_seconds_and_not_for_eight() -> None:
+    asked: list[bool] = []
+
+    def seconds(*, is_repeated: bool) -> float:
+        asked.append(is_repeated)
+        return 4.0
+
+    assert cache_check.compare(seconds).is_within
+    assert len(asked) == cache_check.LEAST_WARM_UP + 2 * cache_check.FEWEST
+
+
 def test_a_workload_that_cannot_repeat_an_input_is_not_asked(tmp_path: Path) -> None:
     assert not checks(made(Plain(), tmp_path, is_timed=False), "repeated")
 

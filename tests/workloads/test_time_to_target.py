@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 import torch
+from faulty.overwriting import Overwriting
 from support.archives import an_archive
 from support.builders import a_case, a_plan
 
-from appliance.records.journal import Block, Checked
+from appliance.records.journal import Block, Checked, Digested
 from appliance.records.request import LaunchSpec
-from appliance.worker import outputs, torch_device
+from appliance.worker import kept_output, outputs, torch_device
 from appliance.worker.measure import Channel, LaunchCourse, Machine
 from workloads.burn_in import EXTENSION, BurnIn
 from workloads.char_lm import CharLm
@@ -61,8 +62,17 @@ class Ticking:
         raise AssertionError("this clock marks nothing")
 
 
-def launched(workload: Workload[Any, Any], folder: Path, data: Path | None = None) -> list[Any]:
-    """The records of one timed launch of the workload on this processor."""
+def launched(
+    workload: Workload[Any, Any],
+    folder: Path,
+    data: Path | None = None,
+    *,
+    memory: int | None = None,
+) -> list[Any]:
+    """The records of one timed launch of the workload on this processor.
+
+    `memory`: bytes that a launch may hold beside whose end another one begins; None: none does.
+    """
     planned = a_plan(replace(a_case(steps=workload.steps), scenario=workload.scenario))
     records: list[Any] = []
     spec = LaunchSpec(
@@ -79,6 +89,7 @@ def launched(workload: Workload[Any, Any], folder: Path, data: Path | None = Non
         socket="",
         token="",
         num_threads=1,
+        overlaps=memory is not None,
     )
     machine = Machine(
         stopwatch=Ticking(),
@@ -87,6 +98,7 @@ def launched(workload: Workload[Any, Any], folder: Path, data: Path | None = Non
         bits=torch_device.device_bits,
         values=torch_device.device_values,
         libraries=dict,
+        kept=lambda output: kept_output.kept(output, memory or 0),
     )
     target = Target(device=HOST, artifacts=Artifacts(folder), data=data)
     LaunchCourse(
@@ -250,3 +262,68 @@ def test_burn_in_with_a_mismatch_makes_more_steps(
     assert [4 * length for length in lengths[0]] == lengths[1]
     assert outside(healthy) == set()
     assert outside(spoiled) == {"a single mismatch that never came again"}
+
+
+# ------------------------------------------------------------------ outputs that steps write over
+
+WRITTEN_OVER = (
+    "memory_bandwidth",
+    "host_copy",
+    "host_stream",
+    "device_copy_pair",
+    "digits_mlp",
+    "markov_lm",
+    "bert",
+)
+MEMORY = 2**34
+
+
+def written_over(folder: Path, name: str, fault: str) -> Overwriting:
+    """A row of which every launch has the fault in its first output."""
+    return Overwriting(log=str(folder / "log"), row=name, num_bytes=2**20, healthy=0, fault=fault)
+
+
+def first_and_blocks(records: list[Any]) -> list[str]:
+    """In which order first outputs were checked, and blocks were made."""
+    places = [
+        "first" if isinstance(record, Checked | Digested) else "block"
+        for record in records
+        if isinstance(record, Block) or getattr(record, "phase", "") == "first"
+    ]
+    return list(dict.fromkeys(places))
+
+
+@pytest.mark.parametrize("name", WRITTEN_OVER)
+def test_a_copied_output_is_checked_after_the_blocks(name: str, tmp_path: Path) -> None:
+    row = written_over(tmp_path, name, "none")
+    records = launched(row, tmp_path, memory=MEMORY)
+    assert first_and_blocks(records) == ["block", "first"]
+    assert not outside(records)
+    at_once = launched(row, tmp_path)
+    assert first_and_blocks(at_once) == ["first", "block"]
+    assert digest_of_first(records) == digest_of_first(at_once)
+    assert checks_of_first(records) == checks_of_first(at_once)
+
+
+def digest_of_first(records: list[Any]) -> str:
+    (digested,) = [record for record in records if isinstance(record, Digested)]
+    return digested.digest
+
+
+def checks_of_first(records: list[Any]) -> list[Any]:
+    """Checks of the first output, with their errors."""
+    return [one.check for one in records if isinstance(one, Checked) and one.phase == "first"]
+
+
+@pytest.mark.parametrize("name", [one for one in WRITTEN_OVER if one != "markov_lm"])
+def test_a_wrong_output_that_was_written_over_is_caught(name: str, tmp_path: Path) -> None:
+    records = launched(written_over(tmp_path, name, "element"), tmp_path, memory=MEMORY)
+    assert first_and_blocks(records) == ["block", "first"]
+    phases = {one.phase for one in records if isinstance(one, Checked) and not one.check.is_within}
+    assert phases == {"first"}
+
+
+def test_an_output_that_has_no_room_beside_steps_is_checked_at_once(tmp_path: Path) -> None:
+    records = launched(written_over(tmp_path, "host_copy", "none"), tmp_path, memory=2**20)
+    assert first_and_blocks(records) == ["first", "block"]
+    assert not outside(records)

@@ -29,9 +29,10 @@ class Facts:
     - `needs`: features of the target without which a case is unsupported.
     - `data`: names of data sets.
     - `alone`: no other device works meanwhile.
-    - `checks_later`: an output may be checked after later steps. It shares no memory with that of
-      another step, and of the state `check` reads but what no step changes and the `cycle`, which
-      is set back for it.
+    - `checks_later`: an output may be checked after later steps. Of the state `check` reads but
+      what no step changes and the `cycle`, which is set back for it, and what it puts back itself.
+    - `reuses_output`: a step writes where the one before left its output, so that an output is
+      copied that is checked later. Without, it shares no memory with that of another step.
     - `is_timed`: False for a pure correctness case.
     - `is_repeatable`: the same build and first step are bitwise reproducible on processors in the
       library's default mode; where an operator is not proven so, set it False and `spread`, the
@@ -56,6 +57,7 @@ class Facts:
     data: ClassVar[tuple[str, ...]] = ()
     alone: ClassVar[bool] = False
     checks_later: ClassVar[bool] = False
+    reuses_output: ClassVar[bool] = False
     is_timed: ClassVar[bool] = True
     is_repeatable: ClassVar[bool] = True
     spread: ClassVar[float] = 0.0
