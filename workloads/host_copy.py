@@ -26,7 +26,7 @@ from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.drawing.drawn import Draws, on_host
-from workloads.parts.memory.copies import WORD, arrival, drawn_words, require_words, words
+from workloads.parts.memory.copies import WORD, arrival, drawn_words, require_words
 from workloads.parts.numerics.parameters import require_choice, require_positive
 
 WAYS: Mapping[str, tuple[str, ...]] = {
@@ -129,7 +129,7 @@ class HostCopy(Workload[State, dict[str, torch.Tensor]]):
         del before
         for way in WAYS[self.direction]:
             number = self._set(way, state.cycle.index)
-            yield arrival(way, output[way], words(state.seed, number, self.num_bytes))
+            yield arrival(way, output[way], drawn_words(state.seed, number, self.num_bytes))
 
 
 def _at_once(state: State, index: int, other: torch.Stream) -> None:
