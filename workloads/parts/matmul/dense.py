@@ -190,8 +190,11 @@ def given(output: torch.Tensor, state: Operands) -> Given:
     """What the checks read of a product [m, n], which they take from the device by a few rows."""
     projected, norms = [], []
     wide = _wide(*output.shape)
+    narrow = torch.empty(wide.shape, dtype=output.dtype)
     for part in _parts(*output.shape):
-        piece = wide[: part.stop - part.start].copy_(output[part].detach().cpu())
+        count = part.stop - part.start
+        arrived = narrow[:count].copy_(output[part].detach())
+        piece = wide[:count].copy_(arrived)
         projected.append(piece @ state.signs)
         norms.append(piece.norm(dim=1))
     return Given(
