@@ -34,7 +34,7 @@ from appliance.planning.plan import plan_cases  # noqa: E402 - the same
 from appliance.records.plan import Case  # noqa: E402 - the same
 from appliance.records.qualified import ObservedCase  # noqa: E402 - the same
 from appliance.records.suite import Protocol  # noqa: E402 - the same
-from appliance.scheduling import references  # noqa: E402 - the same
+from appliance.scheduling import build_times, references  # noqa: E402 - the same
 from appliance.scheduling.step_rates import assumed_step_seconds  # noqa: E402 - the same
 from appliance.storage import suite_file  # noqa: E402 - the same
 from appliance.storage.qualified_file import load_observed  # noqa: E402 - the same
@@ -46,7 +46,6 @@ MODEL = "NVIDIA H100 80GB HBM3"
 LAUNCHES = 5
 CHECKED = 3
 REPEATS = 3
-UNKNOWN_BUILD_SECONDS = 10.0
 SEARCHED = "-searched"
 OPENED = "opened_seconds"
 LATER = frozenset(
@@ -68,24 +67,6 @@ LATER = frozenset(
     }
 )
 """Workloads whose outputs may be checked after later steps (`checks_later`); inference may too."""
-DRAWN_WEIGHTS = {
-    "llama": "gemm-bf16",
-    "llava": "gemm-bf16",
-    "llm_full": "gemm-bf16",
-    "llm_lora": "gemm-bf16",
-    "rlhf": "gemm-bf16",
-    "dinov2_giant": "gemm-fp32",
-    "regnet_y_128gf": "gemm-fp32",
-    "reformer": "gemm-fp32",
-    "resnet152": "gemm-fp32",
-    "t5": "gemm-fp32",
-    "vjepa": "gemm-fp32",
-    "whisper": "gemm-fp32",
-}
-"""Rows whose first weights the device draws (docs/explanation/inputs.md), each with the products
-whose operands have the number format that they are drawn in."""
-HOST_BUILD_SECONDS = 0.2
-"""The host's part of such a build, at most: of `vjepa` at full size it takes 0.06 s of one core."""
 KEPT = frozenset({"reformer", "pna", "dimenet", "recursiongfn", "llama"})
 """Rows whose first reference the untimed launch keeps for the others: float64 of the whole step
 (parts/training/reference.py) or of the whole pass (parts/language/generated.py)."""
@@ -636,6 +617,7 @@ def acceptance_rows() -> list[Row]:
             continue
         known = full.get({"resnet50_jpeg": "resnet50"}.get(case.workload, case.workload), {})
         step = known.get("step_seconds", _unknown_step(case))
+        drawn = build_times.drawn_seconds(case, MODEL)
         seconds = references.load().seconds(case.workload, case.parameters, case.work.flops, cores)
         is_inference = bool(case.scenario)
         warm_up = launch_constants.warm_up_seconds(protocol, step)
@@ -648,32 +630,17 @@ def acceptance_rows() -> list[Row]:
             Row(
                 name=case.id.partition("@")[0],
                 step=step,
-                build=_drawn_build(case) or known.get("build_seconds", UNKNOWN_BUILD_SECONDS),
+                build=drawn or known.get("build_seconds", build_times.load().model_seconds),
                 reference=seconds or 0.0,
                 is_shared=case.workload in KEPT | KEPT_FOR_EQUAL_BITS,
                 calibrate=calibrate + protocol.calibration_seconds,
                 useful=warm_up + protocol.blocks * block,
                 is_measured="step_seconds" in known,
-                is_drawn=case.workload in DRAWN_WEIGHTS,
+                is_drawn=drawn is not None,
                 held=_held(case),
             )
         )
     return rows
-
-
-def _drawn_build(case: Case) -> float | None:
-    """Of a row whose weights the device draws what it moves for them; None of another one.
-
-    An element takes what one of the operands of a product does, whose format and map they have.
-    """
-    alike = DRAWN_WEIGHTS.get(case.workload)
-    if alike is None or case.num_parameters is None:
-        return None
-    product = next(one for one in planned("node") if one.id.startswith(f"{alike}@"))
-    sizes = {name: int(str(product.parameters[name])) for name in ("m", "n", "k", "num_inputs")}
-    elements = sizes["num_inputs"] * sizes["k"] * (sizes["m"] + sizes["n"])
-    moved = host_parts("node")["cases"][alike]["drawn_bytes"] / elements
-    return HOST_BUILD_SECONDS + float(case.num_parameters * moved / memory_rate())
 
 
 @cache
@@ -831,9 +798,10 @@ The step is that of the recorded device with older versions of the libraries. Wh
 it, it is what a [plan within so many minutes](../how-to/minutes.md#what-is-chosen) assumes: its
 operations or bytes over a share of the vendor's figures (`appliance/step_rates.toml`), a second at
 least. A build is the recorded one, which drew inputs and weights on the host, and is taken for
-{build:g} s where nobody timed it. Where the device draws the first weights now, what the generator
-moves for them is counted like inputs, and {host_build:g} s of the host, its part at most; in the
-table these builds are marked "drawn". The reference is the [estimate](references.md) for 16 cores.
+{build:g} s where nobody timed it. Where the device draws the first weights now, it is what such a
+plan takes it for (`appliance/build_times.toml`): what the generator moves for them, counted like
+inputs, and {host_build:g} s of the host, its part at most; in the table these builds are marked
+"drawn". The reference is the [estimate](references.md) for 16 cores.
 That of a whole step, and a sampled one where all launches see the same bits, is made in the
 untimed launch and once for the last output, and read by the others; any other is made in each
 launch. Steps of more than two seconds are [fewer](suites.md#long-steps). Useful are warm-up and
@@ -869,8 +837,8 @@ def page() -> str:
         alone=ALONE,
         smoke="\n".join(smoke()),
         node="\n".join(node()),
-        build=UNKNOWN_BUILD_SECONDS,
-        host_build=HOST_BUILD_SECONDS,
+        build=build_times.load().model_seconds,
+        host_build=build_times.load().host_seconds,
         acceptance="\n".join(acceptance()),
     )
 

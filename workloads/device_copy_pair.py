@@ -25,7 +25,7 @@ from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.drawing.drawn import Draws
-from workloads.parts.memory.copies import arrival, drawn_words, require_words, words
+from workloads.parts.memory.copies import arrival, drawn_words, require_words
 from workloads.parts.numerics.parameters import require_positive
 
 
@@ -85,7 +85,7 @@ class DeviceCopyPair(Workload[State, torch.Tensor]):
     def check(self, before: object, state: State, output: torch.Tensor) -> Iterator[Check]:
         del before
         where = "on the second device" if state.has_other else "on the one device that there is"
-        yield arrival(where, output, words(state.seed, state.cycle.index, self.num_bytes))
+        yield arrival(where, output, drawn_words(state.seed, state.cycle.index, self.num_bytes))
 
 
 WORKLOAD = DeviceCopyPair

@@ -22,7 +22,7 @@ from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
-from workloads.parts.matmul.dense import DenseProduct, Operands, References
+from workloads.parts.matmul.dense import DenseProduct, Given, Operands, References
 from workloads.parts.matmul.float8 import narrow_error
 from workloads.parts.numerics.precision import unit_roundoff
 
@@ -77,9 +77,9 @@ class GemmFloat8(DenseProduct):
         narrow = narrow_error(self.k, is_fast=self.use_fast_accum)
         return STORED_ROUNDING * unit_roundoff(torch.bfloat16) + narrow
 
-    def judge(self, product: torch.Tensor, exact: References, state: Operands) -> Iterator[Check]:
+    def judge(self, product: Given, exact: References, state: Operands) -> Iterator[Check]:
         yield from super().judge(product, exact, state)
-        factor = (product[state.rows] * exact.rows).sum() / exact.rows.square().sum()
+        factor = (product.rows * exact.rows).sum() / exact.rows.square().sum()
         narrow = narrow_error(self.k, is_fast=self.use_fast_accum)
         bound = 0.1 * unit_roundoff(torch.bfloat16) + SHRUNK * narrow
         yield Check(

@@ -25,8 +25,8 @@ from appliance.records.workload import Bound, Work
 from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
-from workloads.parts.drawing.drawn import Draws, on_host
-from workloads.parts.memory.copies import WORD, arrival, drawn_words, require_words, words
+from workloads.parts.drawing.drawn import Draws, fill
+from workloads.parts.memory.copies import WORD, arrival, drawn_words, require_words
 from workloads.parts.numerics.parameters import require_choice, require_positive
 
 WAYS: Mapping[str, tuple[str, ...]] = {
@@ -85,9 +85,9 @@ class HostCopy(Workload[State, dict[str, torch.Tensor]]):
                 way: [self._source(draws, way, index) for index in self._indices] for way in ways
             },
             buffers={
-                way: self._on(
-                    torch.zeros(count, dtype=torch.int64), device, is_there=way == "to_device"
-                )
+                way: torch.zeros(count, dtype=torch.int64, device=device)
+                if way == "to_device"
+                else self._memory(device).zero_()
                 for way in ways
             },
             other=torch.Stream(device) if has_streams and len(ways) > 1 else None,
@@ -104,17 +104,18 @@ class HostCopy(Workload[State, dict[str, torch.Tensor]]):
         drawn = drawn_words(draws.seed, self._set(way, index), self.num_bytes)
         if way == "from_device":
             return draws.of(drawn)
-        return self._on(on_host(drawn), draws.target.device, is_there=False)
+        memory = self._memory(draws.target.device)
+        fill(drawn, memory)
+        return memory
 
     def _set(self, way: str, index: int) -> int:
         """Number of a set: those of the two directions differ."""
         return index + self.num_inputs * (way == "from_device")
 
-    def _on(self, words: torch.Tensor, device: torch.device, *, is_there: bool) -> torch.Tensor:
-        """The words on their side: on the device, or in memory of the host of the wanted kind."""
-        if is_there:
-            return words.to(device)
-        return words.pin_memory() if self.pinned and device.type != "cpu" else words
+    def _memory(self, device: torch.device) -> torch.Tensor:
+        """Room for the words in memory of the host, of the wanted kind from the start."""
+        is_locked = self.pinned and device.type != "cpu"
+        return torch.empty(self.num_bytes // WORD, dtype=torch.int64, pin_memory=is_locked)
 
     def step(self, state: State) -> dict[str, torch.Tensor]:
         index = state.cycle.advance()
@@ -131,7 +132,7 @@ class HostCopy(Workload[State, dict[str, torch.Tensor]]):
         del before
         for way in WAYS[self.direction]:
             number = self._set(way, state.cycle.index)
-            yield arrival(way, output[way], words(state.seed, number, self.num_bytes))
+            yield arrival(way, output[way], drawn_words(state.seed, number, self.num_bytes))
 
 
 def _at_once(state: State, index: int, other: torch.Stream) -> None:

@@ -103,7 +103,7 @@ class HostStream(Workload[State, torch.Tensor]):
 
     def check(self, before: object, state: State, output: torch.Tensor) -> Iterator[Check]:
         del before
-        yield compare_drawn("triad", *state.drawn[state.cycle.index], output)
+        yield from compare_drawn(*state.drawn[state.cycle.index], {"triad": output})
 
 
 WORKLOAD = HostStream

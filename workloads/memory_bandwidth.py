@@ -30,8 +30,8 @@ from workloads.contract.failures import ParameterError
 from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
-from workloads.parts.drawing.drawn import Draws, on_host
-from workloads.parts.memory.stream import ARRAYS, ITEM, compare, run
+from workloads.parts.drawing.drawn import Draws
+from workloads.parts.memory.stream import ARRAYS, ITEM, compare_drawn, run
 from workloads.parts.numerics.parameters import require_choice, require_positive
 
 
@@ -110,9 +110,7 @@ class MemoryBandwidth(Workload[State, dict[str, torch.Tensor]]):
         self, before: object, state: State, output: dict[str, torch.Tensor]
     ) -> Iterator[Check]:
         del before
-        first, second = (on_host(one) for one in state.drawn[state.cycle.index])
-        for name in self._operations:
-            yield compare(name, first, second, output[name])
+        yield from compare_drawn(*state.drawn[state.cycle.index], output)
 
 
 WORKLOAD = MemoryBandwidth

@@ -99,10 +99,17 @@ def part(drawn: Drawn, first: int, count: int) -> Bits:
     return made[skipped : skipped + count]
 
 
-def rows(drawn: Drawn, first: int, count: int, threads: int = 1) -> Bits:
-    """Bits (count, ...) of rows from `first` on, along the first dimension, on so many threads."""
+def rows(
+    drawn: Drawn, first: int, count: int, threads: int = 1, memory: Bits | None = None
+) -> Bits:
+    """Bits (count, ...) of rows from `first` on, along the first dimension, on so many threads.
+
+    They lie at the beginning of `memory`, flat and of their width, where it is given.
+    """
     inner = prod(drawn.shape[1:])
-    out = np.empty(count * inner, f"u{num_bytes(drawn.dtype)}")
+    if memory is None:
+        memory = np.empty(count * inner, f"u{num_bytes(drawn.dtype)}")
+    out = memory[: count * inner]
     _write(drawn, first * inner, out, threads)
     return out.reshape(count, *drawn.shape[1:])
 

@@ -19,16 +19,13 @@ from appliance.planning import launch_constants
 from appliance.records.plan import Case
 from appliance.records.qualified import ObservedCase
 from appliance.records.suite import Protocol
-from appliance.scheduling import references
+from appliance.scheduling import build_times, references
 from appliance.scheduling.step_rates import assumed_step_seconds
 from appliance.storage.qualified_file import is_same_work
 
 SETUP_SECONDS = 0.5
 """Of a forked launch until its device is set up, and from its last record to the end of its
 process: 0.29 s and 0.17 s on the recorded H100 (docs/reference/device-budget.md)."""
-BUILD_SECONDS, PRODUCTS_BUILD_SECONDS = 10.0, 3.0
-"""Of a build of a model, and of other inputs, at full size: on the recorded H100 0.1 to 15 s, and
-2.5 s at most (docs/reference/device-budget.md)."""
 FIRST_STEPS = 2
 """Steps outside warm-up and blocks."""
 Source = Literal["recorded", "estimated", "assumed"]
@@ -68,11 +65,13 @@ def timed_step_seconds(
     return max(steps, key=lambda one: one.recorded_utc).step_seconds if steps else None
 
 
-def estimate(case: Case, step: float, protocol: Protocol, source: Source) -> Known:
-    """What a launch takes whose step takes so many seconds, by its parts."""
+def estimate(
+    case: Case, model: str | None, step: float, protocol: Protocol, source: Source
+) -> Known:
+    """What a launch on the model takes whose step takes so many seconds, by its parts."""
     file = references.load()
     reference = file.seconds(case.workload, case.parameters, case.work.flops, file.cores) or 0.0
-    build = BUILD_SECONDS if case.num_parameters else PRODUCTS_BUILD_SECONDS
+    build = build_times.seconds(case, model)
     clocks = protocol.calibration_seconds
     untimed = SETUP_SECONDS + build + FIRST_STEPS * step + clocks + reference
     warm_up = launch_constants.warm_up_seconds(protocol, step)
@@ -134,9 +133,9 @@ def _known(
         return None  # what small rows take, rows of so many steps and segments is in their suites
     timed = timed_step_seconds(case, model, observed)
     if timed is not None:
-        return estimate(case, timed, protocol, "estimated")
+        return estimate(case, model, timed, protocol, "estimated")
     assumed = assumed_step_seconds(case, model)
-    return None if assumed is None else estimate(case, assumed, protocol, "assumed")
+    return None if assumed is None else estimate(case, model, assumed, protocol, "assumed")
 
 
 def _is_like(one: ObservedCase, case: Case, model: str | None) -> bool:

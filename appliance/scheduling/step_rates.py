@@ -48,12 +48,15 @@ class StepRates(Record):
 
     def share(self, case: Case, metric: str) -> float | None:
         """The share that such work reaches of the device's figure; None where none is known."""
-        kind = kind_of(case)
+        return self.of(kind_of(case), case.bound_by, metric)
+
+    def of(self, kind: str, bound_by: Bound, metric: str) -> float | None:
+        """The same of work of a kind with such a bound."""
         return next(
             (
                 one.share
                 for one in self.rate
-                if (one.of, one.quantity) == (kind, metric) and case.bound_by in one.bound_by
+                if (one.of, one.quantity) == (kind, metric) and bound_by in one.bound_by
             ),
             None,
         )

@@ -35,6 +35,8 @@ PIECE = 2**24
 Frozen = dict[str, NDArray[Any]]
 Read = Callable[[Any], NDArray[Any]]
 """The bytes or numbers of a tensor on the host, in whose memory they may still lie."""
+Flat = Callable[[Any], Any]
+"""The bytes of a tensor where they lie, flat, as something that is cut and then read."""
 
 
 def freeze(output: Any, read: Read) -> Frozen:
@@ -45,19 +47,19 @@ def freeze(output: Any, read: Read) -> Frozen:
     return {_name(path, leaf): np.array(read(leaf)) for path, leaf in _leaves(output, "output")}
 
 
-def digest(output: Any, read: Read, threads: int = 1) -> str:
+def digest(output: Any, read: Read, threads: int = 1, flat: Flat | None = None) -> str:
     """SHA-256 over all arrays of an output, in the order of their names: name, size, bytes.
 
-    `read` gives an array's bytes; one is held at a time, and hashed on so many threads. A digest
-    tells any two outputs apart that differ in a bit, a number format, a shape or the place of an
-    array.
+    `read` gives an array's bytes; one is held at a time, and hashed on so many threads. With `flat`
+    a long array is read in pieces, on these threads too, and never lies on the host as a whole. A
+    digest tells any two outputs apart that differ in a bit, a number format, a shape or the place
+    of an array.
     """
     hasher = hashlib.sha256()
     arrays = {_name(path, leaf): leaf for path, leaf in _leaves(output, "output")}
     for name in sorted(arrays):
-        content = read(arrays[name])
-        hasher.update(f"{name}\0{content.nbytes}\0".encode())
-        hasher.update(_hashed(content, threads))
+        hasher.update(f"{name}\0{int(arrays[name].nbytes)}\0".encode())
+        hasher.update(_hashed(arrays[name], read, threads, flat))
     return hasher.hexdigest()
 
 
@@ -66,25 +68,26 @@ def num_bytes(output: Any) -> int:
     return sum(int(leaf.nbytes) for _, leaf in _leaves(output, "output"))
 
 
-def digests(output: Any, read: Read, threads: int = 1) -> dict[str, str]:
+def digests(output: Any, read: Read, threads: int = 1, flat: Flat | None = None) -> dict[str, str]:
     """SHA-256 of each array of an output by its name, in the output's order; one read at a time."""
     return {
-        _name(path, leaf): _hashed(read(leaf), threads).hex()
+        _name(path, leaf): _hashed(leaf, read, threads, flat).hex()
         for path, leaf in _leaves(output, "output")
     }
 
 
-def _hashed(content: NDArray[np.uint8], threads: int) -> bytes:
+def _hashed(leaf: Any, read: Read, threads: int, flat: Flat | None) -> bytes:
     """SHA-256 of an array's bytes; of a longer one that of its pieces' digests."""
-    pieces = [content[first : first + PIECE] for first in range(0, content.nbytes, PIECE)]
-    if len(pieces) <= 1:
-        return hashlib.sha256(content.data).digest()
+    size = int(leaf.nbytes)
+    if size <= PIECE:
+        return hashlib.sha256(read(leaf).data).digest()
+    content = (flat or read)(leaf)
+
+    def hashed(first: int) -> bytes:
+        return hashlib.sha256(read(content[first : first + PIECE]).data).digest()
+
     with ThreadPoolExecutor(threads) as pool:
-        return hashlib.sha256(b"".join(pool.map(_digest_of, pieces))).digest()
-
-
-def _digest_of(piece: NDArray[np.uint8]) -> bytes:
-    return hashlib.sha256(piece.data).digest()
+        return hashlib.sha256(b"".join(pool.map(hashed, range(0, size, PIECE)))).digest()
 
 
 def _name(path: str, leaf: Any) -> str:

@@ -265,6 +265,7 @@ def _machine(spec: LaunchSpec, target: Target, stopwatch: torch_device.DeviceSto
         seed=torch_device.seed_generators,
         bits=torch_device.device_bits,
         values=torch_device.device_values,
+        flat=torch_device.device_bytes,
         agree=int if joined is None else partial(joined.largest, device=target.device),
         libraries=partial(libraries.loaded, digests),
         give_back=partial(torch_device.give_back, target.device),

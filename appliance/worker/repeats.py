@@ -42,7 +42,7 @@ class RepeatCourse(LaunchCourse):
             warnings.simplefilter("always")
             output = self._first()
         with self._in("digest"):
-            digests = outputs.digests(output, self.machine.bits, self._threads)
+            digests = self._digests(output)
         self._send(
             Repeated, digests=digests, operators=without_form(caught), settings=self.settings
         )
@@ -77,6 +77,11 @@ class RepeatCourse(LaunchCourse):
         gc.collect()
         return output
 
+    def _digests(self, output: Any) -> dict[str, str]:
+        """Of each tensor of an output, by its name."""
+        machine = self.machine
+        return outputs.digests(output, machine.bits, self._threads, machine.flat)
+
     def _examine(
         self, own: outputs.Frozen | None, own_digest: str, tensors: tuple[str, ...]
     ) -> None:
@@ -87,7 +92,7 @@ class RepeatCourse(LaunchCourse):
         while len(answers) < REPEATS_AFTER_MISMATCH and self._has_room(longest):
             begin = self.machine.stopwatch.now()
             output = self._output()
-            again = outputs.digests(output, self.machine.bits, self._threads)
+            again = self._digests(output)
             answers.append(joint_digest(again))
             if difference is None and own is not None and answers[-1] != own_digest:
                 difference = outputs.difference(own, outputs.freeze(output, self.machine.bits))

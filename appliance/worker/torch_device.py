@@ -103,6 +103,16 @@ def device_bits(leaf: Any) -> NDArray[Any]:
     return outputs.bits(leaf)
 
 
+def device_bytes(leaf: Any) -> Any:
+    """Bytes of a tensor or array, flat and where they lie, which `device_bits` reads in pieces.
+
+    What does not lie there in order is read whole: to put it in order there takes its memory again.
+    """
+    if isinstance(leaf, torch.Tensor) and leaf.is_contiguous():
+        return leaf.detach().reshape(-1).view(torch.uint8)
+    return device_bits(leaf)
+
+
 def device_values(leaf: Any) -> NDArray[Any]:
     """Numbers of a tensor or array in float64, on the host."""
     if isinstance(leaf, torch.Tensor):

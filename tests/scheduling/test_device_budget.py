@@ -91,19 +91,6 @@ def test_a_step_that_nobody_timed_is_as_a_plan_assumes_it() -> None:
     assert row.step == assumed_step_seconds(case, budget.MODEL)
 
 
-def test_drawn_weights_move_their_bytes_more_than_once_in_less_than_the_host_would_take() -> None:
-    row = next(one for one in budget.acceptance_rows() if one.name == "regnet_y_128gf")
-    written = 4 * 644_812_894 / budget.memory_rate()
-    assert budget.HOST_BUILD_SECONDS + 2 * written < row.build < 1.0
-
-
-@pytest.mark.parametrize("name", sorted(budget.DRAWN_WEIGHTS))
-def test_rows_of_drawn_weights_are_those_that_the_inputs_page_names(name: str) -> None:
-    page = (ROOT / "docs" / "explanation" / "inputs.md").read_text()
-    rows = [line for line in page.splitlines() if f"`{name}`" in line and line.startswith("|")]
-    assert any("and weights | on the device" in line for line in rows)
-
-
 def test_a_build_is_beside_another_launch_where_the_device_holds_twice_that_and_it() -> None:
     def launches(earlier: float | None, later: float | None) -> list[overlapped.Timed]:
         return [

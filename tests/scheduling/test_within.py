@@ -23,7 +23,7 @@ from appliance.records.json import from_json, to_json
 from appliance.records.plan import Plan
 from appliance.records.qualified import ObservedCase
 from appliance.records.workload import Work
-from appliance.scheduling import forecast, references, step_rates
+from appliance.scheduling import build_times, forecast, references, step_rates
 from appliance.scheduling.rows import grouped
 from appliance.scheduling.suite_times import amount
 from appliance.scheduling.within import plan_whole, plan_within
@@ -128,7 +128,7 @@ def test_step_that_was_timed_makes_an_estimate_of_the_parts_of_a_launch() -> Non
     (llama,) = [case for case in plan.cases if case.workload == "llama"]
     reference = references.load().seconds("llama", {}, llama.work.flops, 16) or 0.0
     parts = [
-        forecast.SETUP_SECONDS + forecast.BUILD_SECONDS + forecast.FIRST_STEPS * 0.5,
+        forecast.SETUP_SECONDS + build_times.load().model_seconds + forecast.FIRST_STEPS * 0.5,
         PROTOCOL.calibration_seconds,
         reference,
         max(PROTOCOL.warmup_seconds, PROTOCOL.warmup_steps * 0.5),
@@ -175,7 +175,7 @@ def test_step_that_nobody_has_timed_is_assumed_of_its_operations_and_stated_so()
     assert times == {"gemm-1": "step assumed", "bert-1": "allowance", "llama-1": "allowance"}
     (gemm,) = [case for case in plan.cases if case.workload == "gemm"]
     step = step_rates.assumed_step_seconds(gemm, H100) or 0.0
-    wanted = forecast.estimate(gemm, step, PROTOCOL, "assumed")
+    wanted = forecast.estimate(gemm, H100, step, PROTOCOL, "assumed")
     assert (gemm.expected_seconds, gemm.reference_seconds) == (
         wanted.seconds,
         wanted.untimed_seconds,

@@ -459,6 +459,9 @@ def test_a_long_array_is_digested_by_its_pieces_whatever_the_threads(
     assert len({whole, digest(changed), digest(swapped), *by_threads}) == 4
     (tensor,) = {tuple(outputs.digests(content, read, threads).values()) for threads in (1, 3)}
     assert tensor != tuple(outputs.digests(changed, read).values())
+    for one in (content, content.view(10, 100).t(), content.numpy()):  # one is not in order
+        in_pieces = outputs.digest(one, read, 3, torch_device.device_bytes)
+        assert in_pieces == outputs.digest(one, read)
 
 
 def test_what_is_frozen_is_no_later_step_s() -> None:

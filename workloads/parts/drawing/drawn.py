@@ -121,9 +121,13 @@ def fill(drawn: Drawn, out: torch.Tensor) -> None:
     drawing.fill(drawn, bits.view(f"u{out.element_size()}"), torch.get_num_threads())
 
 
-def rows_on_host(drawn: Drawn, first: int, count: int) -> torch.Tensor:
-    """Rows (count, ...) of the tensor from `first` on; nothing else of it is made."""
-    return _torch(drawing.rows(drawn, first, count, torch.get_num_threads()), drawn.dtype)
+def rows_on_host(drawn: Drawn, first: int, count: int, memory: Bits | None = None) -> torch.Tensor:
+    """Rows (count, ...) of the tensor from `first` on; nothing else of it is made.
+
+    They lie in `memory` (`drawing.rows`) where it is given.
+    """
+    made = drawing.rows(drawn, first, count, torch.get_num_threads(), memory)
+    return _torch(made, drawn.dtype)
 
 
 def permutation(seed: int, name: str, count: int) -> torch.Tensor:

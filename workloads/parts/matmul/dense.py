@@ -15,10 +15,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import torch
 
 from appliance.generator import maps
 from appliance.generator.drawing import WORTH_A_THREAD, Drawn
+from appliance.generator.formats import num_bytes
 from appliance.generator.maps import Map
 from appliance.records.journal import Check
 from appliance.records.workload import Work
@@ -61,6 +63,15 @@ class References:
 
     rows: torch.Tensor
     projected: torch.Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """The same of a product as a device gave it, and the `norms` [m] of its rows."""
+
+    rows: torch.Tensor
+    projected: torch.Tensor
+    norms: torch.Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,8 +148,7 @@ class DenseProduct(Workload[Operands, torch.Tensor]):
 
     def check(self, before: object, state: Operands, output: torch.Tensor) -> Iterator[Check]:
         del before
-        product = in_float64(output)
-        yield from self.judge(product, self.references(state), state)
+        yield from self.judge(given(output, state), self.references(state), state)
 
     def references(self, state: Operands) -> References:
         """What the last step's product must be, of operands that the host draws."""
@@ -156,32 +166,74 @@ class DenseProduct(Workload[Operands, torch.Tensor]):
         projected = torch.cat([piece @ signed for _, piece in pieces(left)])
         return References(rows=rows, projected=projected)
 
-    def judge(self, product: torch.Tensor, exact: References, state: Operands) -> Iterator[Check]:
+    def judge(self, product: Given, exact: References, state: Operands) -> Iterator[Check]:
         """Checks of a product, in float64 on the host."""
         yield Check(
             name="sampled rows against float64",
-            error=((product[state.rows] - exact.rows).norm() / exact.rows.norm()).item(),
+            error=((product.rows - exact.rows).norm() / exact.rows.norm()).item(),
             bound=self.rounding,
             detects=self.rounding,
             detects_what=f"relative error over {len(state.rows)} of {self.m} rows",
         )
-        residual = (product @ state.signs - exact.projected).abs()
+        residual = (product.projected - exact.projected).abs()
         bound = PROJECTION * self.rounding
         yield Check(
             name="all rows, random projection",
-            error=(residual / product.norm(dim=1)).max().item(),
+            error=(residual / product.norms).max().item(),
             bound=bound,
             detects=(2 * bound) * self.n**0.5,
             detects_what="error of one element anywhere, over the mean size of its row's elements",
         )
 
 
+def given(output: torch.Tensor, state: Operands) -> Given:
+    """What the checks read of a product [m, n], which they take from the device by a few rows."""
+    projected, norms = [], []
+    wide = _wide(*output.shape)
+    narrow = torch.empty(wide.shape, dtype=output.dtype)
+    for part in _parts(*output.shape):
+        count = part.stop - part.start
+        arrived = narrow[:count].copy_(output[part].detach())
+        piece = wide[:count].copy_(arrived)
+        projected.append(piece @ state.signs)
+        norms.append(piece.norm(dim=1))
+    return Given(
+        rows=in_float64(output[state.rows.to(output.device)]),
+        projected=torch.cat(projected),
+        norms=torch.cat(norms),
+    )
+
+
 def pieces(drawn: Drawn) -> Iterator[tuple[slice, torch.Tensor]]:
-    """The rows of a matrix in float64 on the host, a few at a time, and which they are."""
-    count = max(1, max(PIECE, WORTH_A_THREAD * torch.get_num_threads()) // drawn.shape[1])
-    for first in range(0, drawn.shape[0], count):
-        part = slice(first, min(first + count, drawn.shape[0]))
-        yield part, rows_in_float64(drawn, part.start, part.stop - part.start)
+    """The rows of a matrix in float64 on the host, a few at a time, and which they are.
+
+    A piece is valid until the next one: all lie in the same memory.
+    """
+    height, width = drawn.shape
+    wide = _wide(height, width)
+    memory = np.empty(wide.numel(), f"u{num_bytes(drawn.dtype)}")
+    for part in _parts(height, width):
+        count = part.stop - part.start
+        yield part, wide[:count].copy_(rows_on_host(drawn, part.start, count, memory))
+
+
+def _parts(height: int, width: int) -> Iterator[slice]:
+    """So many rows at a time as keep all threads busy."""
+    count = _at_once(width)
+    return (slice(first, min(first + count, height)) for first in range(0, height, count))
+
+
+def _wide(height: int, width: int) -> torch.Tensor:
+    """Memory for one of the parts in float64, which stays.
+
+    A host maps every page of memory that it gives out anew, which may take longer than what is
+    computed (of an H100's host 0.4 s for 512 MiB; docs/reference/device-budget.md).
+    """
+    return torch.empty(min(_at_once(width), height), width, dtype=torch.float64)
+
+
+def _at_once(width: int) -> int:
+    return max(1, max(PIECE, WORTH_A_THREAD * torch.get_num_threads()) // width)
 
 
 def rows_in_float64(drawn: Drawn, first: int, count: int) -> torch.Tensor:

@@ -1,16 +1,20 @@
-"""Processors that this process may use, and torch's threads on all of them for a while."""
+"""Processors that this process may use, torch's threads on all of them, and work on parts."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import TypeVar
 
 import torch
 
 from appliance.linux.cgroup import cpu_quota
 from appliance.linux.sysfs import Tree, Unreadable
+
+Result = TypeVar("Result")
 
 
 def usable_processors() -> int:
@@ -32,3 +36,17 @@ def on_threads(number: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def by_parts(count: int, size: int, work: Callable[[slice], Result]) -> list[Result]:
+    """What some work gives of each part of `size` of `count` elements, the first part first.
+
+    On as many threads as torch may use; torch's own operators have these too, so the work is
+    NumPy's. An exception of the work passes through.
+    """
+    parts = [slice(first, min(first + size, count)) for first in range(0, count, size)]
+    threads = torch.get_num_threads()
+    if threads == 1 or len(parts) < 2:  # noqa: PLR2004 - nothing to share
+        return [work(part) for part in parts]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(work, parts))
