@@ -1,24 +1,31 @@
 """Time of drawing inputs on this host, as a ratio of how version 0.4.0 drew them over how we do.
 
-Operands of 8192 x 8192 normal numbers, three as `gemm` has of a side, all held at once: drawn by
-torch's generator, which is serial, and rounded to the format, in the very steps of 0.4.0, and by
-ours on NUM_THREADS threads. A launch made them twice, when it built its inputs and to see that a
-build repeats, and still does, so the ratio is of either. Fresh memory costs as much as drawing does
-on some hosts, and both ways take it anew each time, as a launch does. The ratio is of the least
-times of all pairs, which other load on the host disturbs the least; that of processor time beside
-it says what threads add. On a device the old way also copied the operands, which is counted and not
-timed. Beside it what a device would move: bytes of torch's eager operations on 64-bit integers,
-counted by its dispatcher, with the words' way to values.
+Operands of 8192 x 8192 normal numbers, three as `gemm` has of a side: drawn by torch's generator,
+which is serial, and rounded to the format, in the very steps of 0.4.0, and by ours on NUM_THREADS
+threads. Two ways each, in turn:
+
+- into memory that is at hand, which both write again each time: what drawing takes;
+- into fresh memory, which both take from the system anew and give back: what a launch that keeps
+  none takes. It is drawing and the first touch of every page together. That depends on the host:
+  by pages of 4 KiB, as torch's allocator has them, or of 2 MiB, as NumPy's asks for; and a virtual
+  machine that had given memory back to its hypervisor waits 2 s a gigabyte for it, whoever draws.
+
+The ratio is of the least times of all pairs, which other load on the host disturbs the least; that
+of processor time beside it says what threads add. On a device the old way also copied the operands,
+which is counted and not timed. Beside it what a device would move: bytes of torch's eager
+operations on 64-bit integers, counted by its dispatcher, with the words' way to values.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
+
+    from appliance.generator.drawing import Drawn
 
 SIDE, NUM_INPUTS, NUM_PAIRS, NUM_THREADS = 8192, 3, 5, 2
 BANDWIDTH = 3e12  # bytes a second, of an accelerator like the H100 (3.35e12 by its vendor)
@@ -46,31 +53,71 @@ def measure_format(dtype: str) -> None:
     import torch  # noqa: PLC0415
 
     from appliance.generator.maps import NORMAL  # noqa: PLC0415
-    from workloads.parts.drawing.drawn import described, on_host  # noqa: PLC0415
+    from workloads.parts.drawing.drawn import described  # noqa: PLC0415
 
     form = getattr(torch, dtype)
+    names = [f"left {number}" for number in range(NUM_INPUTS)]
+    drawn = [described(1, name, NORMAL, form, (SIDE, SIDE)) for name in names]
+    for where, aim, ratios in (
+        ("memory at hand", " (aim: 10)", into_held_memory(drawn, form)),
+        ("fresh memory", "", into_fresh_memory(drawn, form)),
+    ):
+        wall, busy, now = ratios
+        print(
+            f"inputs: {NUM_INPUTS} x {SIDE} x {SIDE} normal numbers in {dtype} on {NUM_THREADS} "
+            f"threads into {where}: {now:.3f} s; as 0.4.0 drew them takes {wall:.1f} times as "
+            f"long{aim}, {busy:.1f} times the processor time"
+        )
+    copied = NUM_INPUTS * SIDE**2 * form.itemsize / 1e9
+    print(f"inputs: as 0.4.0 drew them in {dtype} {copied:.2f} GB more are copied to a device")
+
+
+def into_held_memory(drawn: Sequence[Drawn], form: torch.dtype) -> tuple[float, float, float]:
+    """What `compared` says of drawing into tensors that both have written before."""
+    import torch  # noqa: PLC0415
+
+    from workloads.parts.drawing.drawn import fill  # noqa: PLC0415
+
     rng = torch.Generator().manual_seed(1)
+    held = [torch.zeros(one.shape, dtype=form) for one in drawn]
+    wide = torch.zeros(held[0].shape, dtype=torch.promote_types(form, torch.float32))
 
-    def as_before() -> object:
-        """As `DenseProduct.build` of 0.4.0 drew its left operands (parts/matmul/dense.py)."""
-        return [normal_before(rng, (SIDE, SIDE), form) for _ in range(NUM_INPUTS)]
+    def before() -> None:
+        for out in held:
+            if wide.dtype == form:
+                torch.randn(out.shape, generator=rng, out=out)
+            else:
+                out.copy_(torch.randn(out.shape, generator=rng, out=wide))
 
-    def as_now() -> object:
-        names = [f"left {number}" for number in range(NUM_INPUTS)]
-        return [on_host(described(1, name, NORMAL, form, (SIDE, SIDE))) for name in names]
+    def now() -> None:
+        for one, out in zip(drawn, held, strict=True):
+            fill(one, out)
 
-    pairs = [(seconds(as_before), seconds(as_now)) for _ in range(NUM_PAIRS)]
-    old, new = ([min(pair[way][clock] for pair in pairs) for clock in (0, 1)] for way in (0, 1))
-    wall, busy = (before / now for before, now in zip(old, new, strict=True))
-    print(
-        f"inputs: {NUM_INPUTS} x {SIDE} x {SIDE} normal numbers in {dtype} on {NUM_THREADS} "
-        f"threads: {new[0]:.3f} s; as 0.4.0 drew them takes {wall:.1f} times as long (aim: 10), "
-        f"{busy:.1f} times the processor time, and copies "
-        f"{NUM_INPUTS * SIDE**2 * form.itemsize / 1e9:.2f} GB to a device"
+    return compared(before, now)
+
+
+def into_fresh_memory(drawn: Sequence[Drawn], form: torch.dtype) -> tuple[float, float, float]:
+    """What `compared` says of drawing into tensors that are taken from the system each time."""
+    import torch  # noqa: PLC0415
+
+    from workloads.parts.drawing.drawn import on_host  # noqa: PLC0415
+
+    rng = torch.Generator().manual_seed(1)
+    return compared(
+        # as `DenseProduct.build` of 0.4.0 drew its left operands (parts/matmul/dense.py)
+        lambda: [normal_before(rng, one.shape, form) for one in drawn],
+        lambda: [on_host(one) for one in drawn],
     )
 
 
-def normal_before(rng: torch.Generator, shape: tuple[int, int], form: torch.dtype) -> torch.Tensor:
+def compared(before: Callable[[], object], now: Callable[[], object]) -> tuple[float, float, float]:
+    """Ratios of wall and of processor time, and the wall time of now: the least of all pairs."""
+    pairs = [(seconds(before), seconds(now)) for _ in range(NUM_PAIRS)]
+    old, new = ([min(pair[way][clock] for pair in pairs) for clock in (0, 1)] for way in (0, 1))
+    return old[0] / new[0], old[1] / new[1], new[0]
+
+
+def normal_before(rng: torch.Generator, shape: tuple[int, ...], form: torch.dtype) -> torch.Tensor:
     """0.4.0's `normal`: standard normal numbers rounded to a format."""
     import torch  # noqa: PLC0415
 

@@ -176,13 +176,13 @@ def test_no_file_of_tests_imports_another() -> None:
 
 def test_few_modules_import_by_name() -> None:
     # The worker names its workload, the registry its vendor, a curve the workload that it follows,
-    # the digests a compiler that only some of torch's builds bring, and a fork server parts of
-    # torch that another version may not have.
+    # the digests a compiler that only some of torch's builds bring, and the exporter parts of torch
+    # that another version may not have.
     by_name = {
-        "appliance.worker.forkserver",
         "appliance.worker.workload_loader",
         "appliance.vendors.registry",
         "workloads.parts.curves.curves",
+        "workloads.parts.inference.exporter",
         "workloads.parts.memory.digest_kernel",
     }
     for module in MODULES.keys() - by_name:
@@ -200,8 +200,9 @@ def test_the_worker_alone_imports_workloads() -> None:
         for name in MODULES
         if name.startswith("workloads.") and not name.startswith("workloads.contract.")
     }
-    # The loader imports them by name; the others join the ranks of a launch.
-    worker = {f"appliance.worker.{name}" for name in ("workload_loader", "prepare", "child")}
+    # The loader imports them by name; others join the ranks of a launch, or prepare exports.
+    names = ("workload_loader", "prepare", "child", "forkserver")
+    worker = {f"appliance.worker.{name}" for name in names}
     for module in MODULES.keys() - workloads - worker:
         assert not imported(module) & workloads, module
 

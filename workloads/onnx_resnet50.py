@@ -2,12 +2,13 @@
 
 One step runs a batch from the host through a session and brings the logits back, as a request
 would; with a batch of 1 it is one query, and its time a latency. The network is exported from
-torch once per run. Its logits are compared with torch's in float64, made from the seed and not
-from the file, and their error with that of torch on a processor in the same format: a wrong
-export or graph optimisation, a product in a lower precision and an answer to another request
-would each be seen. At the first step `num_agreement` images more are classified, and must have
-float64's class. ONNX Runtime falls back to the processor without an error, a session or a single
-node of it; so the session's providers are asked, and the profile of one run, whose nodes are
+torch once per run, its normalisations merged into the convolutions before them. Its logits are
+compared with torch's in float64, made from the seed and not from the file, of the network as it
+was before that, and their error with that of torch on a processor in the same format: a wrong
+export, merging or graph optimisation, a product in a lower precision and an answer to another
+request would each be seen. At the first step `num_agreement` images more are classified, and must
+have float64's class. ONNX Runtime falls back to the processor without an error, a session or a
+single node of it; so the session's providers are asked, and the profile of one run, whose nodes are
 counted by provider and printed with the graph optimisation that made them.
 
 A fresh network would give most images the same few classes by narrow leads, and agreement of
@@ -43,11 +44,11 @@ from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.parts.datasets.images import drawn_images, drawn_patterns
 from workloads.parts.drawing.drawn import Draws
+from workloads.parts.inference.exporter import export, without_normalisations
 from workloads.parts.inference.inference import Inference
 from workloads.parts.inference.onnx_sessions import (
     Nodes,
     check_providers,
-    export,
     open_session,
     profile,
     run,
@@ -181,7 +182,12 @@ class OnnxResnet50(Inference[State, Images]):
         network = functools.cache(lambda: _taught(self._network, lessons, labels, seed).to(dtype))
         file = target.artifacts.once(
             "resnet50.onnx",
-            lambda path: export(Served(network()), {"images": images[0]}, "logits", path),
+            lambda path: export(
+                Served(without_normalisations(network(), dtype)),
+                {"images": images[0]},
+                "logits",
+                path,
+            ),
         )
         logits = target.artifacts.once(
             "logits.pt", lambda path: torch.save(_logits(network(), images, more), path)

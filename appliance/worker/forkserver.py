@@ -14,9 +14,7 @@ imported libraries print goes to stderr.
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import importlib
 import os
 import selectors
 import signal
@@ -37,18 +35,10 @@ from appliance.records.request import LaunchSpec
 from appliance.records.suite import Framework
 from appliance.vendors.base import Vendor
 from appliance.worker.workload_loader import import_to_fork
+from workloads.parts.inference import exporter
 
-EXPORTING: Mapping[Framework, tuple[str, ...]] = {
-    "onnx": (
-        "onnxscript",
-        "onnxscript.function_libs.torch_lib.ops",
-        "torch.onnx._internal.exporter._core",
-        "torch.export._trace",
-    ),
-}
-"""What torch imports when it exports a model, by the framework of those that do: 0.9 s on an EPYC.
-
-Importing their workload does not, as it takes longer than all else that tells of it."""
+EXPORTING: frozenset[Framework] = frozenset({"onnx"})
+"""Frameworks of which each launch, or one of a case, exports a model."""
 
 
 def claim_stdout() -> int:
@@ -71,11 +61,9 @@ def load(workloads: Iterable[str], imports: ImportWatch) -> None:
 
 
 def import_what_exports(framework: Framework, imports: ImportWatch) -> None:
-    """Import what each launch that exports would; another version of torch may have other parts."""
-    for name in EXPORTING.get(framework, ()):
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
-        imports.imported(name)
+    """Import and make what each launch that exports would."""
+    if framework in EXPORTING:
+        exporter.prepare_exports(imports.imported)
 
 
 class ForkServer:

@@ -120,7 +120,7 @@ def test_what_the_environment_forbids_is_not_what_was_asked_for(
 @pytest.mark.usefixtures("put_back")
 @pytest.mark.parametrize("in_tf32", [True, False])
 def test_torch_exports_to_onnx_either_way(in_tf32: bool, tmp_path: Path) -> None:  # noqa: FBT001
-    from workloads.parts.inference.onnx_sessions import export  # noqa: PLC0415 - takes seconds
+    from workloads.parts.inference.exporter import export  # noqa: PLC0415 - takes seconds
 
     choose_float32_products("cuda", in_tf32=in_tf32)
     network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 6 * 6, 5))

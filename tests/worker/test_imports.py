@@ -166,14 +166,41 @@ child._serve()
     assert reported(code, to_json(request) + b"\n") == {"brax", "diffusers", "jax"}
 
 
-def test_a_server_of_models_that_are_exported_has_most_of_what_exporting_imports() -> None:
-    """In a fork each export would import it again; what is left is small."""
-    code = """
+def test_a_server_of_models_that_are_exported_has_most_of_what_exporting_needs(
+    tmp_path: Path,
+) -> None:
+    """In a fork each export would import it and make its tables again; what is left is small.
+
+    No operator of torch runs for it, after which no process may be forked.
+    """
+    code = f"""
 import sys
+import torch
+from pathlib import Path
+from unittest import mock
+from torch.utils._python_dispatch import TorchDispatchMode
 from appliance.ipc.import_watch import ImportWatch
-from appliance.worker.forkserver import EXPORTING, import_what_exports
-watch = ImportWatch()
-import_what_exports("onnx", watch)
-print(*({*EXPORTING["onnx"]} - {*sys.modules}), len({*sys.modules} & {"networkx", "onnx"}))
+from appliance.worker.forkserver import import_what_exports
+from workloads.parts.inference import exporter
+
+ran = []
+
+class Operators(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        ran.append(str(func))
+        return func(*args, **(kwargs or {{}}))
+
+with Operators():
+    import_what_exports("onnx", ImportWatch())
+num_modules = len({{*sys.modules}} & {{"networkx", "onnx"}})
+left = {{*exporter.IMPORTED}} - {{*sys.modules}}
+path = Path({str(tmp_path)!r}, "network.onnx")
+with (
+    mock.patch("torch.onnx._internal.exporter._registration._get_overload") as registered,
+    mock.patch("torch.export.default_decompositions") as decompositions,
+):
+    exporter.export(torch.nn.Linear(2, 2), {{"x": torch.zeros(1, 2)}}, "y", path)
+made = registered.call_count + decompositions.call_count
+print(*left, *ran, f"modules={{num_modules}} tables={{made}} bytes={{bool(path.stat().st_size)}}")
 """
-    assert reported(code) == {"2"}
+    assert reported(code) == {"modules=2", "tables=0", "bytes=True"}

@@ -33,9 +33,11 @@ from workloads.parts.drawing.drawn import HostDraws
 from workloads.parts.drawing.weights import fill
 from workloads.parts.drawing.weights import weight as weight_of
 from workloads.parts.inference import redrawn
+from workloads.parts.inference.exporter import export, without_normalisations
 from workloads.parts.inference.onnx_inference import OnnxInference
-from workloads.parts.inference.onnx_sessions import export, in_full, open_session, run
+from workloads.parts.inference.onnx_sessions import in_full, open_session, run
 from workloads.parts.language.decoder import Shape, Stretch, _rotations, layer
+from workloads.parts.vision.resnet import resnet
 from workloads.text_to_image import TextToImage
 from workloads.whisper_transcribe import WhisperTranscribe
 
@@ -335,6 +337,28 @@ def test_network_is_exported_whatever_products_torch_makes(
     with torch.no_grad():
         expected = network(**inputs)
     torch.testing.assert_close(torch.from_numpy(answer), expected, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_merged_normalisations_leave_the_network_as_it_was(dtype: torch.dtype) -> None:
+    torch.manual_seed(SEED)
+    network = resnet((1, 1, 1, 1), width=8).to(dtype).eval()
+    norms = [one for one in network.modules() if isinstance(one, torch.nn.BatchNorm2d)]
+    for norm in norms:  # as after a training, each channel its own
+        for tensor, low in ((norm.weight, 0.5), (norm.bias, -1), (norm.running_mean, -1)):
+            assert tensor is not None
+            torch.nn.init.uniform_(tensor, low, low + 2)
+        assert norm.running_var is not None
+        torch.nn.init.uniform_(norm.running_var, 0.5, 2)
+    merged = without_normalisations(network, dtype)
+    assert {one.dtype for one in merged.parameters()} == {dtype}
+    assert not any(isinstance(one, torch.nn.BatchNorm2d) for one in merged.modules())
+    assert len(norms) == sum(isinstance(one, torch.nn.BatchNorm2d) for one in network.modules())
+    images = torch.randn(2, 3, 64, 64).double()
+    with torch.no_grad():
+        expected, logits = (one.double()(pixel_values=images).logits for one in (network, merged))
+    error = (logits - expected).norm() / expected.norm()
+    assert 0 < error < 8 * torch.finfo(dtype).eps  # weights are rounded once more
 
 
 class FakeSession:

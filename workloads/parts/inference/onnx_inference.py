@@ -32,13 +32,13 @@ from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.parts.drawing.drawn import Drawer, Draws, HostDraws
 from workloads.parts.drawing.weights import NO_GAINS, Gains, fill
+from workloads.parts.inference.exporter import export
 from workloads.parts.inference.inference import Inference
 from workloads.parts.inference.onnx_sessions import (
     MOST_BYTES,
     Array,
     Nodes,
     check_providers,
-    export,
     open_session,
     profile,
     run,

@@ -1,4 +1,4 @@
-"""Models exported from torch to ONNX, and sessions of which is known what ran where.
+"""Sessions of ONNX Runtime of which is known what ran where.
 
 ONNX Runtime falls back to the processor without an error, a session or a single node of it; so
 the session's providers are asked, and the profile of one run, whose nodes are counted by provider
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -32,25 +31,6 @@ NO_OPTIONS: Mapping[str, str] = {}
 Array = np.ndarray[Any, np.dtype[Any]]
 Nodes = Counter[tuple[str, str]]
 """How many nodes ran, by provider and kind."""
-
-
-def export(
-    network: torch.nn.Module, inputs: Mapping[str, torch.Tensor], output: str, path: Path
-) -> None:
-    """Write a network of named inputs, in the order of its arguments, and one output."""
-    with warnings.catch_warnings():
-        # torch's exporter uses what torch itself has deprecated
-        warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)`", FutureWarning)
-        torch.onnx.export(
-            network.eval(),
-            tuple(inputs.values()),
-            path,
-            dynamo=True,
-            external_data=False,
-            input_names=list(inputs),
-            output_names=[output],
-            verbose=False,
-        )
 
 
 def session_options() -> Any:

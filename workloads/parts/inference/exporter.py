@@ -1,0 +1,124 @@
+"""Models exported from torch to ONNX, by tables that a process makes once.
+
+Torch's exporter makes two tables anew in each export: which operator of ONNX stands for which of
+torch's, and how the others are taken apart. Both follow from torch's version alone and take 0.3 s
+on an EPYC, as long as the rest of a small export. So they are made once a process, and before that
+by the server that forks it (`appliance/worker/forkserver.py`): from functions of Python, and no
+operator of torch runs for it. A torch that makes them elsewhere makes them again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import importlib
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+IMPORTED = (
+    "onnxscript",
+    "onnxscript.function_libs.torch_lib.ops",
+    "torch.onnx._internal.exporter._core",
+    "torch.onnx._internal.exporter._compat",
+    "torch.export._trace",
+)
+"""What torch imports when it exports a model: 0.9 s on an EPYC.
+
+Importing a workload does not, as it takes longer than all else that tells of it."""
+_EXPORTER = "torch.onnx._internal.exporter."
+
+
+def export(
+    network: torch.nn.Module, inputs: Mapping[str, torch.Tensor], output: str, path: Path
+) -> None:
+    """Write a network of named inputs, in the order of its arguments, and one output."""
+    with warnings.catch_warnings(), _tables_made_once():
+        # torch's exporter uses what torch itself has deprecated
+        warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)`", FutureWarning)
+        torch.onnx.export(
+            network.eval(),
+            tuple(inputs.values()),
+            path,
+            dynamo=True,
+            external_data=False,
+            input_names=list(inputs),
+            output_names=[output],
+            verbose=False,
+        )
+
+
+@torch.no_grad()
+def without_normalisations(network: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
+    """A copy for inference whose convolutions hold the normalisations that follow them.
+
+    Merged in float64 and rounded once to `dtype`. The exporter would merge them itself, and a
+    runtime too; but it would follow each of them three times before.
+    """
+    result = copy.deepcopy(network).double().eval()
+    for module in result.modules():
+        first, second = (getattr(module, name, None) for name in ("convolution", "normalization"))
+        if isinstance(first, torch.nn.Conv2d) and isinstance(second, torch.nn.BatchNorm2d):
+            module.convolution = fuse_conv_bn_eval(first, second)
+            module.normalization = torch.nn.Identity()
+    return result.to(dtype).requires_grad_(requires_grad=False)
+
+
+def prepare_exports(imported: Callable[[str], object]) -> None:
+    """Import what exports need and make their tables; `imported` is called after each part.
+
+    Another version of torch may have other parts, which it then imports as it exports.
+    """
+    for name in IMPORTED:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+        imported(name)
+    with contextlib.suppress(ImportError, AttributeError, TypeError), _tables_made_once():
+        core, decompositions = (importlib.import_module(f"{_EXPORTER}{name}") for name in _OWNERS)
+        constants = importlib.import_module(f"{_EXPORTER}_constants")
+        default = importlib.import_module("torch.onnx._constants").ONNX_DEFAULT_OPSET
+        registry = core.ONNXRegistry().from_torchlib(
+            opset_version=max(default, constants.TORCHLIB_OPSET)
+        )
+        operators = set(decompositions.get_onnx_implemented_overloads(registry))
+        decompositions.create_onnx_friendly_decomposition_table(operators)
+    imported("tables of torch.onnx")
+
+
+_OWNERS = ("_registration", "_decomp")
+
+
+@contextlib.contextmanager
+def _tables_made_once() -> Iterator[None]:
+    """Have torch's exporter take tables that this process, or its server, has made before."""
+    with contextlib.ExitStack() as stack:
+        for owner, name, made in _memories():
+            stack.enter_context(mock.patch.object(owner, name, made))
+        yield
+
+
+@functools.cache
+def _memories() -> tuple[tuple[Any, str, Any], ...]:
+    """What makes a table (its owner, its name), and what makes it once for the same arguments."""
+    try:
+        registration, decompositions = (
+            importlib.import_module(f"{_EXPORTER}{name}") for name in _OWNERS
+        )
+        of_operators = functools.cache(registration.ONNXRegistry.from_torchlib)
+        decomposing = functools.cache(decompositions.create_onnx_friendly_decomposition_table)
+    except (ImportError, AttributeError):
+        return ()
+
+    def once(operators: Collection[Any]) -> Any:
+        return decomposing(frozenset(operators))
+
+    return (
+        (registration.ONNXRegistry, "from_torchlib", staticmethod(of_operators)),
+        (decompositions, "create_onnx_friendly_decomposition_table", once),
+    )
