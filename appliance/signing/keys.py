@@ -56,6 +56,8 @@ DEVELOPMENT_NAME = "UNTRUSTED DEVELOPMENT KEY"
 DEVELOPMENT_DAYS = 7
 ORGANISATION_DAYS = 365
 LONGEST_NAME = 64  # RFC 5280, ub-common-name
+REASON = "Hardware acceptance report"
+"""Why a PDF is signed, as its signature says."""
 CLOCK_SKEW = timedelta(minutes=5)  # a verifier's clock may be a little behind the signer's
 SIGNS_DOCUMENTS = x509.KeyUsage(
     digital_signature=True,
@@ -281,7 +283,7 @@ def _sign(bundle: Judged, subjects: Mapping[str, str], key: Key, kind: str) -> b
     return sign_statement(statement, key)
 
 
-def sign_pdf(data: bytes, key: Key, *, reason: str = "Hardware acceptance report") -> bytes:
+def sign_pdf(data: bytes, key: Key, *, reason: str = REASON) -> bytes:
     """The PDF with a PAdES signature of this key (see pades.py)."""
     from appliance.signing import pades  # noqa: PLC0415 - half a second, which keys do not need
 
