@@ -19,7 +19,7 @@ from appliance.collection.campaigns import CERTIFICATE, Wanted
 from appliance.collection.standing import Fleet
 from appliance.errors import EvidenceError
 from appliance.records.json import sha256
-from appliance.signing import dsse
+from appliance.signing import certificates, dsse
 from appliance.signing.keys import Key
 from appliance.storage import bundle as bundles
 from appliance.storage import input_file
@@ -27,6 +27,9 @@ from appliance.version import VERSION
 
 FILE = "collection.dsse.json"
 PREDICATE = "bench:fleet/v1"
+AGAIN = "collect again"
+LARGEST = 2**30
+"""Bytes of the ledger or a table; those of 100,000 bundles have a tenth of it."""
 
 
 def write(folder: Path, wanted: Wanted, fleet: Fleet, key: Key) -> Path:
@@ -66,17 +69,23 @@ def check(folder: Path) -> dsse.Statement:
 
     By the certificate beside it, whose holder is for the reader to trust. EvidenceError otherwise.
     """
-    from cryptography import x509  # noqa: PLC0415 - most of this module needs no more of it
-
-    certificate = x509.load_pem_x509_certificate(input_file.read(folder / CERTIFICATE))
-    data = input_file.read(folder / FILE, fix="collect again")
+    path = folder / CERTIFICATE
+    certificate = certificates.load(
+        input_file.read(path, fix=AGAIN, follow=False),
+        EvidenceError(f"{path} is no certificate in PEM form: {AGAIN}"),
+    )
+    if not dsse.is_supported(certificate):
+        raise EvidenceError(f"{path} has a kind of key that bench does not sign with: {AGAIN}")
+    data = input_file.read(folder / FILE, fix=AGAIN, follow=False)
     stated = dsse.open_statement(
         data, certificate, PREDICATE, FILE, holder=f"that of {CERTIFICATE}"
     )
-    for name, digest in stated.subjects.items():
-        is_own = name == ledger.FILE or name.startswith(f"{tables.FOLDER}/")
-        if is_own and _digest(folder / name) != digest:
-            raise EvidenceError(f"{folder / name} is not the file that was signed: collect again")
+    own = [ledger.FILE, *(f"{tables.FOLDER}/{name}.parquet" for name in tables.TABLES)]
+    for name in own:
+        if name not in stated.subjects:
+            raise EvidenceError(f"{FILE} in {folder} does not sign {name}: {AGAIN}")
+        if _digest(folder / name) != stated.subjects[name]:
+            raise EvidenceError(f"{folder / name} is not the file that was signed: {AGAIN}")
     return stated
 
 
@@ -88,4 +97,4 @@ def _bundles(fleet: Fleet) -> Iterator[tuple[str, str]]:
 
 
 def _digest(path: Path) -> str:
-    return sha256(input_file.read(path, fix="collect again"))
+    return sha256(input_file.read(path, fix=AGAIN, follow=False, most=LARGEST))

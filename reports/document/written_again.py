@@ -221,8 +221,8 @@ def _is_near(one: bytes, other: bytes) -> bool:
     places = [len(figure.partition(b".")[2]) for figure in (one, other)]
     if places[0] != places[1] or not places[0]:
         return False
-    scaled = [round(float(figure) * 10 ** places[0]) for figure in (one, other)]
-    return abs(scaled[0] - scaled[1]) <= 1
+    units = [int(figure.replace(b".", b"")) for figure in (one, other)]  # of the last digit
+    return abs(units[0] - units[1]) <= 1
 
 
 def _shown(page: bytes, again: bytes, begin: int) -> str:
