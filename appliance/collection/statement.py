@@ -8,7 +8,8 @@ an in-toto Statement v1 in a DSSE envelope: tools of others read it, and openssl
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -27,6 +28,26 @@ from appliance.version import VERSION
 
 FILE = "collection.dsse.json"
 PREDICATE = "bench:fleet/v1"
+SAYS = frozenset(
+    {
+        "accepted",
+        "attempts",
+        "bench_version",
+        "campaign",
+        "criteria",
+        "criteria_digest",
+        "nodes",
+        "not_after_utc",
+        "open",
+        "planned_utc",
+        "refused",
+        "rejected",
+        "suite",
+        "suite_digest",
+    }
+)
+"""What the statement says of the campaign and its nodes, in words."""
+COUNTS = ("accepted", "attempts", "nodes", "open", "refused", "rejected")
 AGAIN = "collect again"
 LARGEST = 2**30
 """Bytes of the ledger or a table; those of 100,000 bundles have a tenth of it."""
@@ -80,6 +101,8 @@ def check(folder: Path) -> dsse.Statement:
     stated = dsse.open_statement(
         data, certificate, PREDICATE, FILE, holder=f"that of {CERTIFICATE}"
     )
+    if stated.predicate.keys() != SAYS or not _are_counts(stated.predicate):
+        raise EvidenceError(f"{FILE} in {folder} says other things than a collection does: {AGAIN}")
     own = [ledger.FILE, *(f"{tables.FOLDER}/{name}.parquet" for name in tables.TABLES)]
     for name in own:
         if name not in stated.subjects:
@@ -87,6 +110,10 @@ def check(folder: Path) -> dsse.Statement:
         if _digest(folder / name) != stated.subjects[name]:
             raise EvidenceError(f"{folder / name} is not the file that was signed: {AGAIN}")
     return stated
+
+
+def _are_counts(predicate: Mapping[str, str]) -> bool:
+    return all(re.fullmatch("[0-9]{1,9}", predicate[name], re.ASCII) for name in COUNTS)
 
 
 def _bundles(fleet: Fleet) -> Iterator[tuple[str, str]]:

@@ -40,7 +40,6 @@ SECONDS = {bundles.HTML: 6, bundles.PDF: 20}
 """Of a processor; those of a small run take one and two."""
 MEMORY_BYTES = 400 * 10**6
 FIGURE = re.compile(rb"[-+]?\d+(?:\.\d+)?")
-PAYLOAD = re.compile(rb";base64,[A-Za-z0-9+/=]*")
 SHOWN = 60
 """Bytes of a page around what differs that are shown."""
 CHECK = "pages"
@@ -199,7 +198,7 @@ def difference(page: bytes, again: bytes) -> str:
     The files that they carry are not looked at. Figures may differ by one in their last digit, if
     that is behind the point: processors may round a mean otherwise.
     """
-    page, again = PAYLOAD.sub(b"", page), PAYLOAD.sub(b"", again)
+    page, again = _without_files(page), _without_files(again)
     if page == again:
         return ""
     words, figures = FIGURE.split(page), FIGURE.findall(page)
@@ -215,6 +214,11 @@ def difference(page: bytes, again: bytes) -> str:
             return _shown(page, again, begin)
         begin += len(one[0]) if one else 0
     return ""
+
+
+def _without_files(page: bytes) -> bytes:
+    """The page with the names of the files that it carries: elsewhere they are packed otherwise."""
+    return html_attachments.DATA_LINK.sub(rb"\1 \2", html_attachments.STATEMENT_LINK.sub(b"", page))
 
 
 def _is_near(one: bytes, other: bytes) -> bool:
