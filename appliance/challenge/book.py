@@ -82,11 +82,11 @@ def opened(challenge: Path) -> Iterator[Book]:
         )
     buyer = ledger.buyer_of(parsed)
     path = ledger_path(challenge)
-    descriptor = os.open(challenge, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = plain_files.opened(challenge, follow=True)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         try:
-            data = path.read_bytes()
+            data = plain_files.read(path, input_file.LARGEST, follow=True)
         except FileNotFoundError:
             raise EvidenceError(
                 f"{path} is missing: without its ledger no attempt can be counted; restore it"

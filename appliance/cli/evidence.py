@@ -120,6 +120,7 @@ def verify(
         from appliance.cli.results import print_verification
         from appliance.verification import verify
         from appliance.verification.terms import Expectations, Terms
+        from reports.document import written_again
 
         certificates = trusted.certificates()
         _refuse_unfinished(path)
@@ -138,7 +139,7 @@ def verify(
             ),
             total=largest * limits.MIB,
         )
-        verification = verify.verify_confined(path, terms)
+        verification = written_again.verified(path, terms)
     if as_json:
         print_json(verify.to_document(verification))
     else:

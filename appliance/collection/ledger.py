@@ -12,7 +12,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import RawIOBase
 from pathlib import Path
@@ -21,8 +21,11 @@ from appliance.collection.rows import Entry, RefusalReason
 from appliance.errors import EvidenceError, UsageError
 from appliance.records.json import Record, from_json, to_json
 from appliance.storage import bundle as bundles
+from appliance.storage import plain_files
 
 FILE = "ledger.jsonl"
+LARGEST = 2**30
+"""Bytes of a ledger; that of 100,000 bundles has a tenth of it."""
 SYNC_EACH = 64
 """Lines between two that are made durable against a loss of power; a kill loses none."""
 MAY_CHANGE: frozenset[RefusalReason] = frozenset({"not_verified", "unreadable"})
@@ -94,7 +97,9 @@ def opened(folder: Path, campaign: str) -> Iterator[Ledger]:
     path = folder / FILE
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), "r+b", 0)
+        with suppress(FileExistsError):
+            os.close(os.open(path, plain_files.NEW, 0o644))
+        file = os.fdopen(plain_files.opened(path, os.O_RDWR), "r+b", 0)
     except OSError as error:
         raise bundles.not_written(path, error) from None
     with file:
@@ -113,7 +118,7 @@ def read(folder: Path) -> tuple[str, list[Entry]]:
     """The campaign's digest and the lines of a collection; UsageError where there is none."""
     path = folder / FILE
     try:
-        lines = path.read_bytes().splitlines(keepends=True)
+        lines = plain_files.read(path, LARGEST).splitlines(keepends=True)
     except FileNotFoundError:
         raise UsageError(
             f"{folder} holds no collection: `bench fleet collect CAMPAIGN FROM --out {folder}`"
@@ -142,17 +147,21 @@ def _read(file: RawIOBase, path: Path, campaign: str) -> list[Entry]:
     """The entries of an open ledger, which is left at its end; a line cut short is cut off."""
     lines = (file.readall() or b"").splitlines(keepends=True)
     whole = [line for line in lines if line.endswith(b"\n")]
-    if len(whole) != len(lines):
+    begin = to_json(Head(campaign=campaign)) + b"\n"
+    if whole:
+        head = from_json(Head, whole[0].rstrip(b"\n"), name=FILE)
+        if head.campaign != campaign:
+            raise UsageError(f"{path} is of another campaign: name another folder with --out")
+    elif not all(map(begin.startswith, lines)):
+        raise EvidenceError(f"{path} is no ledger: name another folder with --out")
+    entries = list(_entries(whole[1:]))
+    if len(whole) != len(lines):  # only of a ledger, whatever somebody has laid in its place
         file.seek(0)
         os.ftruncate(file.fileno(), sum(map(len, whole)))
     file.seek(0, os.SEEK_END)
     if not whole:
-        _write(file, to_json(Head(campaign=campaign)) + b"\n")
-        return []
-    head = from_json(Head, whole[0].rstrip(b"\n"), name=FILE)
-    if head.campaign != campaign:
-        raise UsageError(f"{path} is of another campaign: name another folder with --out")
-    return list(_entries(whole[1:]))
+        _write(file, begin)
+    return entries
 
 
 def _entries(lines: list[bytes]) -> Iterator[Entry]:

@@ -6,6 +6,7 @@ site shows. Each file begins with a comment that says what it answers.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from appliance import extras
+from appliance.collection import statement
 from appliance.collection.tables import FOLDER, MEMORY_LIMIT, TABLES
-from appliance.errors import UsageError
+from appliance.errors import EvidenceError, UsageError
+from appliance.signing.dsse import Statement
 
 QUERIES = Path(__file__).parent / "queries"
 
@@ -53,14 +56,21 @@ def summary(name: str) -> str:
 class Tables:
     """The tables of one collection, to be asked by the name of a query."""
 
-    def __init__(self, base: Any) -> None:
+    def __init__(self, base: Any, stated: Statement, folder: Path) -> None:
         self._base = base
+        self._folder = folder
+        self.stated = stated
 
     def ask(self, name: str) -> Answer:
-        """The answer of a shipped query."""
-        done = self._base.execute(text(name))
-        columns = tuple(column[0] for column in done.description)
-        return Answer(columns=columns, rows=tuple(done.fetchall()))
+        """The answer of a shipped query; EvidenceError for tables of another form."""
+        import duckdb  # noqa: PLC0415 - loaded by who opened them
+
+        try:
+            done = self._base.execute(text(name))
+            columns = tuple(column[0] for column in done.description)
+            return Answer(columns=columns, rows=tuple(done.fetchall()))
+        except duckdb.Error:
+            raise _unreadable(self._folder) from None
 
     def all(self) -> Mapping[str, Answer]:
         """The answers of all queries."""
@@ -69,7 +79,11 @@ class Tables:
 
 @contextmanager
 def opened(folder: Path) -> Iterator[Tables]:
-    """The tables of a collection's folder; UsageError where they are missing."""
+    """The tables of a collection's folder, which are those that its statement signs.
+
+    Nothing of them is parsed before their digests are compared. UsageError where they are missing,
+    EvidenceError where they are others, or of another form.
+    """
     extras.require("fleet", "the tables of a fleet")
     import duckdb  # noqa: PLC0415 - 70 MB, and of a part that others do without
 
@@ -79,12 +93,25 @@ def opened(folder: Path) -> Iterator[Tables]:
             f"{folder} has no table {missing[0]}: make them by "
             f"`bench fleet collect CAMPAIGN FROM --out {folder}`"
         )
+    stated = statement.check(folder)
     settings: dict[str, Any] = {
         "memory_limit": MEMORY_LIMIT,
         "autoinstall_known_extensions": "false",
     }
     with duckdb.connect(config=settings) as base:
-        for name in TABLES:
-            path = str(folder / FOLDER / f"{name}.parquet").replace("'", "''")
-            base.execute(f"CREATE VIEW {name} AS SELECT * FROM '{path}'")  # noqa: S608 - our tables
-        yield Tables(base)
+        try:
+            for name in TABLES:
+                path = _literal(str(folder / FOLDER / f"{name}.parquet"))
+                base.execute(f"CREATE VIEW {name} AS SELECT * FROM '{path}'")  # noqa: S608 - ours
+        except duckdb.Error:
+            raise _unreadable(folder) from None
+        yield Tables(base, stated, folder)
+
+
+def _literal(path: str) -> str:
+    """A path in SQL, of which no character stands for others."""
+    return re.sub(r"[*?\[]", lambda one: f"[{one[0]}]", path).replace("'", "''")
+
+
+def _unreadable(folder: Path) -> EvidenceError:
+    return EvidenceError(f"the tables of {folder} are no tables of a collection: collect again")

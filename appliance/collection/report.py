@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 from typing import Any
 
-from appliance.collection import queries, statement
+from appliance.collection import queries
 from appliance.collection.queries import Answer
 
 SCHEMA = "bench/fleet-report/1"
@@ -22,7 +22,6 @@ def csv_text(folder: Path, query: str = NODES) -> str:
     """The answer of one query as CSV; UsageError for a query that there is not."""
     queries.text(query)
     with queries.opened(folder) as tables:
-        statement.check(folder)
         return as_csv(tables.ask(query))
 
 
@@ -45,6 +44,6 @@ def document(folder: Path, query: str | None = None) -> dict[str, Any]:
     for name in wanted:
         queries.text(name)
     with queries.opened(folder) as tables:
-        stated = statement.check(folder).predicate
+        stated = tables.stated.predicate
         answers = {name: tables.ask(name).records for name in wanted}
     return {"schema": SCHEMA, "statement": dict(stated), **answers}

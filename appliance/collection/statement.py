@@ -8,7 +8,8 @@ an in-toto Statement v1 in a DSSE envelope: tools of others read it, and openssl
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -19,7 +20,7 @@ from appliance.collection.campaigns import CERTIFICATE, Wanted
 from appliance.collection.standing import Fleet
 from appliance.errors import EvidenceError
 from appliance.records.json import sha256
-from appliance.signing import dsse
+from appliance.signing import certificates, dsse
 from appliance.signing.keys import Key
 from appliance.storage import bundle as bundles
 from appliance.storage import input_file
@@ -27,6 +28,29 @@ from appliance.version import VERSION
 
 FILE = "collection.dsse.json"
 PREDICATE = "bench:fleet/v1"
+SAYS = frozenset(
+    {
+        "accepted",
+        "attempts",
+        "bench_version",
+        "campaign",
+        "criteria",
+        "criteria_digest",
+        "nodes",
+        "not_after_utc",
+        "open",
+        "planned_utc",
+        "refused",
+        "rejected",
+        "suite",
+        "suite_digest",
+    }
+)
+"""What the statement says of the campaign and its nodes, in words."""
+COUNTS = ("accepted", "attempts", "nodes", "open", "refused", "rejected")
+AGAIN = "collect again"
+LARGEST = 2**30
+"""Bytes of the ledger or a table; those of 100,000 bundles have a tenth of it."""
 
 
 def write(folder: Path, wanted: Wanted, fleet: Fleet, key: Key) -> Path:
@@ -66,18 +90,30 @@ def check(folder: Path) -> dsse.Statement:
 
     By the certificate beside it, whose holder is for the reader to trust. EvidenceError otherwise.
     """
-    from cryptography import x509  # noqa: PLC0415 - most of this module needs no more of it
-
-    certificate = x509.load_pem_x509_certificate(input_file.read(folder / CERTIFICATE))
-    data = input_file.read(folder / FILE, fix="collect again")
+    path = folder / CERTIFICATE
+    certificate = certificates.load(
+        input_file.read(path, fix=AGAIN, follow=False),
+        EvidenceError(f"{path} is no certificate in PEM form: {AGAIN}"),
+    )
+    if not dsse.is_supported(certificate):
+        raise EvidenceError(f"{path} has a kind of key that bench does not sign with: {AGAIN}")
+    data = input_file.read(folder / FILE, fix=AGAIN, follow=False)
     stated = dsse.open_statement(
         data, certificate, PREDICATE, FILE, holder=f"that of {CERTIFICATE}"
     )
-    for name, digest in stated.subjects.items():
-        is_own = name == ledger.FILE or name.startswith(f"{tables.FOLDER}/")
-        if is_own and _digest(folder / name) != digest:
-            raise EvidenceError(f"{folder / name} is not the file that was signed: collect again")
+    if stated.predicate.keys() != SAYS or not _are_counts(stated.predicate):
+        raise EvidenceError(f"{FILE} in {folder} says other things than a collection does: {AGAIN}")
+    own = [ledger.FILE, *(f"{tables.FOLDER}/{name}.parquet" for name in tables.TABLES)]
+    for name in own:
+        if name not in stated.subjects:
+            raise EvidenceError(f"{FILE} in {folder} does not sign {name}: {AGAIN}")
+        if _digest(folder / name) != stated.subjects[name]:
+            raise EvidenceError(f"{folder / name} is not the file that was signed: {AGAIN}")
     return stated
+
+
+def _are_counts(predicate: Mapping[str, str]) -> bool:
+    return all(re.fullmatch("[0-9]{1,9}", predicate[name], re.ASCII) for name in COUNTS)
 
 
 def _bundles(fleet: Fleet) -> Iterator[tuple[str, str]]:
@@ -88,4 +124,4 @@ def _bundles(fleet: Fleet) -> Iterator[tuple[str, str]]:
 
 
 def _digest(path: Path) -> str:
-    return sha256(input_file.read(path, fix="collect again"))
+    return sha256(input_file.read(path, fix=AGAIN, follow=False, most=LARGEST))

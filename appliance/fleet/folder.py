@@ -26,7 +26,7 @@ from appliance.challenge import campaign as campaigns
 from appliance.challenge.campaign import Campaign, CampaignNode
 from appliance.errors import EvidenceError, OutputError, UsageError
 from appliance.records.json import sha256
-from appliance.signing import keys
+from appliance.signing import certificates, keys
 from appliance.storage import limits, plain_files
 
 CERTIFICATE = "certificate.pem"
@@ -127,10 +127,8 @@ def _read(path: Path) -> tuple[CampaignFolder, x509.Certificate]:
 
 
 def _certificate(path: Path) -> x509.Certificate:
-    try:
-        return x509.load_pem_x509_certificate(_file(path, limits.CERTIFICATE))
-    except ValueError:
-        raise EvidenceError(f"{path} is no certificate in PEM form") from None
+    data = _file(path, limits.CERTIFICATE)
+    return certificates.load(data, EvidenceError(f"{path} is no certificate in PEM form"))
 
 
 def _signed(path: Path, digest: str) -> bytes:

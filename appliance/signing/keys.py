@@ -56,6 +56,8 @@ DEVELOPMENT_NAME = "UNTRUSTED DEVELOPMENT KEY"
 DEVELOPMENT_DAYS = 7
 ORGANISATION_DAYS = 365
 LONGEST_NAME = 64  # RFC 5280, ub-common-name
+REASON = "Hardware acceptance report"
+"""Why a PDF is signed, as its signature says."""
 CLOCK_SKEW = timedelta(minutes=5)  # a verifier's clock may be a little behind the signer's
 SIGNS_DOCUMENTS = x509.KeyUsage(
     digital_signature=True,
@@ -281,7 +283,7 @@ def _sign(bundle: Judged, subjects: Mapping[str, str], key: Key, kind: str) -> b
     return sign_statement(statement, key)
 
 
-def sign_pdf(data: bytes, key: Key, *, reason: str = "Hardware acceptance report") -> bytes:
+def sign_pdf(data: bytes, key: Key, *, reason: str = REASON) -> bytes:
     """The PDF with a PAdES signature of this key (see pades.py)."""
     from appliance.signing import pades  # noqa: PLC0415 - half a second, which keys do not need
 
@@ -334,7 +336,7 @@ def certificate_of(signer: Signer) -> x509.Certificate:
     try:
         certificate = x509.load_pem_x509_certificate(signer.certificate_pem.encode())
         again = _signer(certificate, signer.role)
-    except (ValueError, UnsupportedAlgorithm, x509.InvalidVersion):
+    except certificates.UNREADABLE:
         raise EvidenceError("signer.json holds no certificate in PEM form") from None
     if again != signer:
         raise EvidenceError("signer.json does not say what its certificate says")
@@ -385,7 +387,8 @@ def signer_among(
 
     EvidenceError if none did, UsageError for a file of `trusted` that is no certificate.
     """
-    for certificate in (one for pem in trusted for one in _certificates(pem)):
+    known = [one for pem in trusted for one in _certificates(pem)]
+    for certificate in filter(is_supported, known):
         with suppress(EvidenceError):
             open_envelope(envelope, certificate, name, wanted=wanted)
             return certificate
@@ -397,8 +400,9 @@ def signer_among(
 
 def _certificates(pem: bytes) -> list[x509.Certificate]:
     try:
-        return x509.load_pem_x509_certificates(pem)
-    except ValueError:
+        with certificates.quiet():
+            return x509.load_pem_x509_certificates(pem)
+    except certificates.UNREADABLE:
         raise UsageError(f"a file given with --trust {no_certificate(pem)}") from None
 
 
@@ -406,26 +410,28 @@ def _has_issued(
     authority: x509.Certificate, certificate: x509.Certificate, moment: datetime
 ) -> bool:
     """Whether this authority, itself valid, may issue certificates and issued this one."""
+    if certificates.fault(authority):
+        return False
     try:
         constraints = authority.extensions.get_extension_for_class(x509.BasicConstraints).value
         usage = authority.extensions.get_extension_for_class(x509.KeyUsage).value
         certificate.verify_directly_issued_by(authority)
-    except (x509.ExtensionNotFound, ValueError, TypeError, InvalidSignature):
+    except (x509.ExtensionNotFound, TypeError, InvalidSignature, *certificates.UNREADABLE):
         return False
     return constraints.ca and usage.key_cert_sign and not _time_fault(authority, moment)
 
 
 def _usage_fault(certificate: x509.Certificate) -> str:
     """Why readers of PDF would not take signatures of this certificate, or nothing."""
+    if fault := certificates.fault(certificate):
+        return fault
     try:
         usage = certificate.extensions.get_extension_for_class(x509.KeyUsage).value
     except x509.ExtensionNotFound:
         return "states no key usage: it needs digitalSignature and contentCommitment"
-    except ValueError:
-        return "has extensions that cannot be read"
     if not (usage.digital_signature and usage.content_commitment):
         return "may not sign documents: its key usage needs digitalSignature and contentCommitment"
-    return ""
+    return certificates.purpose_fault(certificate)
 
 
 def _time_fault(certificate: x509.Certificate, moment: datetime) -> str:

@@ -10,11 +10,14 @@ signature, the signature in the one form that it can have, and the signer that t
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
+import re
 import warnings
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from io import BytesIO
 from typing import Any
@@ -26,6 +29,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 from pyhanko.pdf_utils import generic
 from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
+from pyhanko.pdf_utils.metadata.model import DocumentMetadata
 from pyhanko.pdf_utils.reader import PdfFileReader
 from pyhanko.sign.fields import MDPPerm, SigFieldSpec, SigSeedSubFilter
 from pyhanko.sign.signers.pdf_cms import Signer
@@ -48,6 +52,8 @@ LARGEST_LOAD = 2**26  # bytes of all attachments; a report uses a quarter of it 
 PARSED_BYTES, PARSED_FOR_A_BYTE = 6 * 10**7, 3
 """Memory that a PDF may take while it is parsed: ten times what that of 64 devices takes."""
 LONGEST_ECDSA = 72  # bytes of an ECDSA P-256 signature in DER
+MOMENT = re.compile(rb"/M \(D\\072(\d{14})Z\)")
+SIGNATURE = re.compile(rb"/Contents <[0-9A-F]+>")
 
 for _source in ("pyhanko", "pyhanko_certvalidator"):  # they explain refusals on stderr
     logging.getLogger(_source).addHandler(logging.NullHandler())
@@ -74,8 +80,34 @@ class _Cms(Signer):
         return bytes(_signature_size(self._key.certificate)) if dry_run else self._key.sign(data)
 
 
+class _Dated(DocumentMetadata):
+    """Metadata of the moment of signing: pyHanko would write its own, in the machine's zone."""
+
+    def __init__(self, moment: datetime) -> None:
+        object.__setattr__(self, "_moment", moment)
+        super().__init__()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, self._moment if name == "last_modified" else value)
+
+    _moment: datetime
+
+
+class _Writer(IncrementalPdfFileWriter):
+    """Adds a revision whose bytes follow from what is added, and when."""
+
+    def __init__(self, data: bytes, moment: datetime) -> None:
+        super().__init__(BytesIO(data))
+        revision = hashlib.sha256(moment.isoformat().encode() + data).digest()[:16]
+        own = generic.ByteStringObject(revision)
+        self._document_id = generic.ArrayObject([self._document_id[0], own])
+        self._meta = _Dated(moment)
+
+
 class _PdfSigner(PdfSigner):
     """Writes the time of signing in UTC, whatever zone the machine is in."""
+
+    moment: datetime
 
     def init_signing_session(
         self,
@@ -83,14 +115,22 @@ class _PdfSigner(PdfSigner):
         existing_fields_only: bool = False,  # noqa: FBT001, FBT002 - the signature is pyHanko's
     ) -> PdfSigningSession:
         session = super().init_signing_session(pdf_out, existing_fields_only)
-        session.system_time = datetime.now(UTC)
+        session.system_time = self.moment
         return session
 
 
-def sign_pdf(data: bytes, key: SigningKey, *, reason: str, location: str | None = None) -> bytes:
+def sign_pdf(
+    data: bytes,
+    key: SigningKey,
+    *,
+    reason: str,
+    location: str | None = None,
+    moment: datetime | None = None,
+) -> bytes:
     """The PDF with an invisible PAdES B-B signature that certifies it and allows no change.
 
-    Raises ApplianceError if the PDF is signed already or cannot be read.
+    It says that it was signed at `moment`, in UTC: by default now. Raises ApplianceError if the PDF
+    is signed already or cannot be read.
     """
     about = PdfSignatureMetadata(
         field_name=FIELD,
@@ -102,8 +142,9 @@ def sign_pdf(data: bytes, key: SigningKey, *, reason: str, location: str | None 
         docmdp_permissions=MDPPerm.NO_CHANGES,
     )
     signer = _PdfSigner(about, signer=_Cms(key), new_field_spec=SigFieldSpec(sig_field_name=FIELD))
+    signer.moment = (moment or datetime.now(UTC)).replace(microsecond=0)
     try:
-        writer = IncrementalPdfFileWriter(BytesIO(data))
+        writer = _Writer(data, signer.moment)
         is_signed_already = bool(list(writer.prev.embedded_signatures))
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Can not find any timezone")
@@ -128,7 +169,39 @@ def _asn1(certificate: x509.Certificate) -> asn1.Certificate:
     return asn1.Certificate.load(certificate.public_bytes(Encoding.DER))
 
 
+@dataclass(frozen=True)
+class _Blank:
+    """Signs nothing: what stands where the signature will be."""
+
+    certificate: x509.Certificate
+
+    def sign(self, data: bytes) -> bytes:
+        del data
+        return bytes(_signature_size(self.certificate))
+
+
 # ------------------------------------------------------------------ checking
+
+
+def is_of_pages(data: bytes, pages: bytes, certificate: x509.Certificate, *, reason: str) -> bool:
+    """Whether a signed PDF is these pages, and what `sign_pdf` adds to them, and nothing else.
+
+    Who signs also writes a second revision, in which every page may be another one. So it is made
+    again, with the same time and certificate, and must have the same bytes but for the signature.
+    """
+    times = MOMENT.findall(data, len(pages))
+    if not data.startswith(pages) or len(times) != 1:
+        return False
+    try:
+        moment = datetime.strptime(times[0].decode(), "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+        again = sign_pdf(pages, _Blank(certificate), reason=reason, moment=moment)
+    except (ValueError, ApplianceError):
+        return False
+    found = SIGNATURE.search(again, len(pages))
+    if found is None or len(again) != len(data):
+        return False
+    begin, end = found.span()
+    return data[:begin] == again[:begin] and data[end:] == again[end:]
 
 
 def check_pdf(data: bytes, certificate: x509.Certificate) -> None:

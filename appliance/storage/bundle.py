@@ -237,6 +237,12 @@ def check_carried(carried: Mapping[str, bytes], files: Mapping[str, bytes], wher
     return len(carried)
 
 
+def carried_of(data: Mapping[str, bytes], most: int) -> dict[str, bytes]:
+    """The data files that go into the pages: all, unless journal and logs are too large."""
+    is_large = sum(map(len, data.values())) > most
+    return {name: text for name, text in data.items() if not is_large or not may_stay_behind(name)}
+
+
 def may_stay_behind(name: str) -> bool:
     """Whether a page need not carry this file, because it can be too large."""
     return name == JOURNAL or LOG_NAME.fullmatch(name) is not None

@@ -28,6 +28,9 @@ JOURNAL_LINE = 4 * MIB
 MOST_VALUES = 1_500_000
 """Values of a JSON file of a run: the largest that bench writes, of 16 MiB, have a million."""
 LOG = 2 * MIB
+ATTACHED = 16 * MIB
+"""Of all data that the pages carry; readers choke on larger PDFs, so a larger journal stays in the
+folder."""
 CERTIFICATE = 64 * KIB
 TRUSTED = MIB
 """A file with the certificates of several authorities."""

@@ -32,7 +32,7 @@ from appliance.vendors.registry import unknown_vendor
 if TYPE_CHECKING:
     from reports.model import View
 
-ATTACHED_BYTES = 16 * 2**20  # readers choke on larger PDFs; a larger journal stays in the folder
+ATTACHED_BYTES = limits.ATTACHED
 
 
 def require_renderer() -> None:
@@ -145,13 +145,8 @@ def _rendered(page: View, carried: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def _carried(source: bundle.Bundle) -> dict[str, bytes]:
-    """The data files that go into the pages: all, unless journal and logs are too large."""
-    large = sum(map(len, source.data.values())) > ATTACHED_BYTES
-    return {
-        name: text
-        for name, text in source.data.items()
-        if not large or not bundle.may_stay_behind(name)
-    }
+    """The data files that go into the pages."""
+    return bundle.carried_of(source.data, ATTACHED_BYTES)
 
 
 def _left_behind(source: bundle.Bundle) -> str:

@@ -26,7 +26,7 @@ from appliance.records.plan import Case
 from appliance.records.qualified import Qualified
 from appliance.records.system import Device
 from appliance.records.workload import Resolved
-from appliance.signing import dsse
+from appliance.signing import certificates, dsse
 from appliance.storage import device_file, qualified_file
 from appliance.vendors.registry import MODULES, libraries_of
 from appliance.verification import known_checks
@@ -153,8 +153,10 @@ def read(data: bytes, trusted: Sequence[bytes]) -> Facts:
 
 def _certificates(trusted: Sequence[bytes]) -> list[x509.Certificate]:
     try:
-        return [one for pem in trusted for one in x509.load_pem_x509_certificates(pem)]
-    except ValueError:
+        with certificates.quiet():
+            found = [one for pem in trusted for one in x509.load_pem_x509_certificates(pem)]
+        return [one for one in found if dsse.is_supported(one)]
+    except certificates.UNREADABLE:
         raise UsageError(
             "a file given with --trust is not a certificate in PEM form: give the signer's "
             "certificate.pem"

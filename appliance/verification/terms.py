@@ -38,7 +38,8 @@ class Terms:
     `trusted` are certificates in PEM form, `moment` is when they must be valid (default: now),
     `facts` those of the release that made the run, or the bytes of its signed file (default: of
     this one), `total` how many bytes the evidence may have. A journal of more than
-    `unknown_journal` bytes is parsed only where the signer is trusted.
+    `unknown_journal` bytes is parsed only where the signer is trusted. Who compares the words of
+    the pages afterwards (`are_words_next`) says himself where they are not.
     """
 
     trusted: Sequence[bytes] = ()
@@ -48,6 +49,7 @@ class Terms:
     moment: datetime | None = None
     total: int = limits.TOTAL
     unknown_journal: int = limits.UNKNOWN_JOURNAL
+    are_words_next: bool = False
 
 
 ANYBODY = Terms()

@@ -75,6 +75,8 @@ NOT_SHOWN = (
     "makes the run again, or watches it"
 )
 """What every verdict is printed with: what the owner of the key can forge, and no reader sees."""
+WORDS = "the words of the page: verify the folder or report.pdf for them"
+"""What is not compared of a report.html alone, unless it is rendered again."""
 
 Status = Literal["pass", "fail", "not_done"]
 
@@ -181,16 +183,39 @@ def verify_confined(path: Path, terms: Terms = ANYBODY) -> Verification:
     Raises EvidenceError, too, for evidence that the child did not survive. Of a PDF the answer is
     the same whether its parser finds it wrong or runs out of time or memory, which is chance.
     """
+    return verify_seen(path, terms)[0]
+
+
+def verify_seen(path: Path, terms: Terms = ANYBODY) -> tuple[Verification, str]:
+    """As `verify_confined`, with a digest of what was read (see `digest_of_read`).
+
+    The digest is empty where no file could be read.
+    """
     room = evidence_path.journal_room(path, terms.total)
+
+    def work() -> bytes:
+        examination, verification = _examined(path, terms, room)
+        seen = digest_of_read(examination.given, examination.files) if examination.files else ""
+        return _packed({"": _answer(verification), "seen": seen.encode()})
+
     try:
-        answer = confined_child.call(
-            str(path), lambda: _answer(_examined(path, terms, room)[1]), _limits(terms.total)
-        )
+        parts = _taken_apart(confined_child.call(str(path), work, limits_of(terms.total)))
     except GivenUpError:
         if not evidence_path.is_of_kind(path, "pdf"):
             raise
-        return _unreadable_pdf(path, terms)
-    return _of_answer(answer, path)
+        return _unreadable_pdf(path, terms), ""
+    return _of_answer(parts[""], path), parts["seen"].decode()
+
+
+def digest_of_read(given: Given, files: Mapping[str, bytes]) -> str:
+    """The sha256 over names and digests of the files that were read, and of the page they came in.
+
+    By it a second child knows that it has read the same, and nobody changed it meanwhile.
+    """
+    page = b"" if given.is_whole else given.content or b""
+    digests = {"": bundles.digest_of(page)}
+    digests |= {name: bundles.digest_of(data) for name, data in files.items()}
+    return sha256(json.dumps(sorted(digests.items())).encode())
 
 
 def _unreadable_pdf(path: Path, terms: Terms) -> Verification:
@@ -218,7 +243,7 @@ def read_confined(path: Path, terms: Terms = ANYBODY) -> tuple[Verification, Map
         return _packed({"": _answer(verification), **files})
 
     limits_here = replace(
-        _limits(terms.total),
+        limits_of(terms.total),
         most_memory_bytes=_memory_bytes(terms.total) + terms.total,
         answer_bytes=2 * terms.total,
     )
@@ -243,10 +268,12 @@ def _examination(given: Given, terms: Terms) -> _Examination:
         facts=read_facts(facts, terms.trusted) if isinstance(facts, bytes) else facts,
         moment=terms.moment or datetime.now(UTC),
         unknown_journal=terms.unknown_journal,
+        are_words_next=terms.are_words_next,
     )
 
 
-def _limits(total: int) -> confined_child.Limits:
+def limits_of(total: int) -> confined_child.Limits:
+    """What a child may take that reads evidence of `total` bytes at most."""
     return confined_child.Limits(
         seconds=_derivation_seconds(total),
         most_memory_bytes=_memory_bytes(total),
@@ -298,6 +325,7 @@ class _Examination:
     unknown_journal: int
     is_trusted: bool = False
     not_compared: list[str] = field(default_factory=list)
+    are_words_next: bool = False
     unread: str = ""  # what a person would read, and nothing signed holds to anything
     files: Mapping[str, bytes] = field(default_factory=dict)
     signer: Signer | None = None
@@ -504,7 +532,7 @@ def _report(examination: _Examination) -> str:
     if given.kind == "dsse":
         raise _NotDone(ONLY_STATED)
     if given.kind == "html":
-        examination.unread = "the words of the page: verify the folder or report.pdf for them"
+        examination.unread = "" if examination.are_words_next else WORDS
         raise _NotDone("the page's own words are not signed in it, what it carries is")
     pages = (bundles.STATEMENT, *bundles.RENDERINGS)
     subjects = _subjects(examination, bundles.REPORT, dsse.REPORT)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from appliance.collection import queries, statement
+from appliance.collection import queries
 from appliance.collection.queries import Answer
 
 Record = dict[str, Any]
@@ -47,5 +47,5 @@ def read(folder: Path) -> Answers:
     Raises UsageError where there is none, EvidenceError for a table that was changed since.
     """
     with queries.opened(folder) as tables:
-        stated = statement.check(folder).predicate
+        stated = tables.stated.predicate
         return Answers(folder=folder, stated=stated, by_query=tables.all())
