@@ -37,6 +37,7 @@ from appliance.records.workload import Resolved
 from appliance.verification import input_checks
 from appliance.verification.facts import Facts
 from appliance.verification.known_checks import KnownCheck, WorkloadChecks, pattern
+from appliance.verification.reading_checks import impossible_reading
 from appliance.version import is_before_release
 
 RELATIVE = 1e-9  # figures of another machine may differ by this much
@@ -156,6 +157,8 @@ def compare_release(comparison: Comparison, bundle: Judged) -> None:
             "counters",
         )
 
+    if impossible := impossible_reading(bundle.lines):
+        comparison.differs(impossible, "readings")
     _compare_watched(comparison, bundle.lines)
     _compare_told(comparison, bundle.lines)
 
