@@ -152,7 +152,14 @@ def known(one: ObservedCase, varied: Spreads) -> Iterator[KnownCheck]:
                 for check in alike
             ),
             spread=varied.of(one.workload, name, bounds),
+            least=min(map(share, alike)),
         )
+
+
+def share(check: ObservedCheck) -> float:
+    """The largest error of a record as a part of its bound; 0 where that says nothing."""
+    is_said = check.num_made > 0 and check.bound > 0.0 and math.isfinite(check.error)
+    return max(0.0, check.error / check.bound) if is_said else 0.0
 
 
 def is_bounded(check: ObservedCheck) -> bool:

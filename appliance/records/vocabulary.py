@@ -8,6 +8,7 @@ the name of a reading; a fact has its unit in its record. A field that the tool 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Literal
 
@@ -99,6 +100,67 @@ READINGS: Mapping[str, str] = {
     **{f"throttled_{name}": text for name, text in THROTTLES.items()},
 }
 """Readings by name, with what they say."""
+
+COLDEST, HOTTEST = -100.0, 300.0
+"""Degrees Celsius, wider than the -50 to 200 that AMD's tools are believed (`vendors.amd.values`)."""
+FASTEST_CLOCK = 1e11
+"""Hertz; the clocks of the recorded H100 are 1.98e9 and 2.62e9 (tests/recorded/h100)."""
+MOST_WATTS = 1e5
+"""Of one device; the recorded H100 drew 702."""
+MOST_JOULES = 1e14
+"""MOST_WATTS for 30 years."""
+MOST_BYTES = 2.0**60
+MOST_PROCESSORS = 1e6
+RANGES: Mapping[str, tuple[float, float]] = {
+    "graphics_clock_hertz": (0.0, FASTEST_CLOCK),
+    "memory_clock_hertz": (0.0, FASTEST_CLOCK),
+    "frequency_hertz": (0.0, FASTEST_CLOCK),
+    "power_watts": (0.0, MOST_WATTS),
+    "energy_joules": (0.0, MOST_JOULES),
+    "temperature_celsius": (COLDEST, HOTTEST),
+    "hotspot_temperature_celsius": (COLDEST, HOTTEST),
+    "memory_temperature_celsius": (COLDEST, HOTTEST),
+    "utilisation_fraction": (0.0, 2.0),
+    "memory_utilisation_fraction": (0.0, 2.0),
+    "memory_used_bytes": (0.0, MOST_BYTES),
+    "memory_available_bytes": (0.0, MOST_BYTES),
+    "fan_fraction": (0.0, 10.0),  # may exceed the whole (nvml.h)
+    "pcie_generation": (0.0, 20.0),
+    "pcie_width": (0.0, 64.0),
+    "throttle_mask": (0.0, 2.0**64),
+    "load1": (0.0, 1e9),
+    "foreign_processors": (-MOST_PROCESSORS, MOST_PROCESSORS),  # a difference of counts
+    "stolen_processors": (-MOST_PROCESSORS, MOST_PROCESSORS),
+    **{f"throttled_{name}": (0.0, 1.0) for name in THROTTLES},
+}
+"""Between which values a reading is one, far wider than any device: what lies outside is a sensor
+or a field that was not filled, and is recorded as not reported."""
+MOST_COUNTED = 2**64 - 1
+"""The largest that a register or a field of a vendor's tool holds."""
+
+
+def is_possible(name: str, value: float | None) -> bool:
+    """Whether any device can have this reading; None is not reported, which every one may be."""
+    if value is None:
+        return True
+    low, high = RANGES.get(name, (-math.inf, math.inf))
+    return math.isfinite(value) and low <= value <= high
+
+
+def possible(values: Mapping[str, float | None]) -> dict[str, float | None]:
+    """Readings of a device, as they are recorded: what none can have is not reported."""
+    return {name: value if is_possible(name, value) else None for name, value in values.items()}
+
+
+def is_count(value: int | None) -> bool:
+    """Whether any counter can stand there; None is not reported."""
+    return value is None or 0 <= value <= MOST_COUNTED
+
+
+def possible_counts(counters: Mapping[str, int | None]) -> dict[str, int | None]:
+    """Counters as they are recorded: what no register holds is not reported."""
+    return {name: value if is_count(value) else None for name, value in counters.items()}
+
 
 COUNTERS: Mapping[str, tuple[Behaviour, str]] = {
     "ecc_corrected": ("growth", "memory errors that were corrected"),

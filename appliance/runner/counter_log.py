@@ -31,6 +31,7 @@ from appliance.records.journal import (
 )
 from appliance.records.plan import Case, Launch
 from appliance.records.system import Device
+from appliance.records.vocabulary import possible_counts
 from appliance.vendors.base import KernelFault, Vendor
 
 LOGGED = (KernelLogRead, KernelLogged)
@@ -70,7 +71,7 @@ class CounterLog:
         """Say where everything stands; `lines` are those of a run that goes on, else empty."""
         for device in self.devices.values():
             vendor = self.vendors[device.vendor]
-            counters = dict(vendor.counters(device))
+            counters = possible_counts(vendor.counters(device))
             self.counters[device.id] = counters
             self.record(
                 Counted(
@@ -96,7 +97,7 @@ class CounterLog:
     def end(self) -> None:
         """Say where everything has come to."""
         for device in self.devices.values():
-            counters = dict(self.vendors[device.vendor].counters(device))
+            counters = possible_counts(self.vendors[device.vendor].counters(device))
             self.record(Counted(device=device.id, counters=counters, moment="after"))
         self._drain({})
         if self.log is not None:
@@ -112,7 +113,7 @@ class CounterLog:
     def _count(self, launch: Launch, case: Case, moment: Literal["before", "after"]) -> None:
         for name in case.all_devices:
             device = self.devices[name]
-            counters = dict(self.vendors[device.vendor].counters(device))
+            counters = possible_counts(self.vendors[device.vendor].counters(device))
             is_same = counters == self.counters.get(name)
             self.counters[name] = counters
             self.record(

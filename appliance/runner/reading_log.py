@@ -16,6 +16,7 @@ from appliance.evidence.folding import FOLD_NS, ReadingFold, Values
 from appliance.planning.launch_constants import SEGMENTED
 from appliance.records.journal import END, Event, PhaseBegan, Reading, UsersCounted, Warmed
 from appliance.records.plan import Case
+from appliance.records.vocabulary import possible
 
 
 @dataclass(kw_only=True)
@@ -32,10 +33,11 @@ class ReadingLog:
     _folds: dict[str, dict[str, ReadingFold]] = field(default_factory=dict)
 
     def read(self, launch: str, device: str, values: Values) -> None:
-        """Take a reading of a device while this launch runs."""
+        """Take a reading of a device while this launch runs; what no device has is not reported."""
+        values = possible(values)
         fold = self._folds.get(launch, {}).get(device)
         if fold is None:
-            self.record(Reading(launch=launch, device=device, values=dict(values)))
+            self.record(Reading(launch=launch, device=device, values=values))
             return
         ended = fold.add(self.now_ns(), values)
         if ended is not None:

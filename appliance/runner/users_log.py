@@ -15,6 +15,7 @@ from appliance.evidence.disturbance import HELD_BYTES, SETTLED_NS
 from appliance.records.journal import Event, Started, UsersCounted, WorkerEvent
 from appliance.records.plan import Case, Launch
 from appliance.records.system import Device
+from appliance.records.vocabulary import possible
 from appliance.vendors.base import DeviceUsers, Vendor
 
 VALUES = ("memory_used_bytes", "utilisation_fraction", "power_watts")
@@ -135,7 +136,7 @@ class UsersLog:
         users = vendor.users(device)
         if users is None:
             return None, {}
-        readings = vendor.read(device)
+        readings = possible(vendor.read(device))
         return users, {name: readings.get(name) for name in VALUES}
 
     def _record(

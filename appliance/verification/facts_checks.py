@@ -37,6 +37,7 @@ from appliance.records.workload import Resolved
 from appliance.verification import input_checks
 from appliance.verification.facts import Facts
 from appliance.verification.known_checks import KnownCheck, WorkloadChecks, pattern
+from appliance.verification.reading_checks import impossible_reading
 from appliance.version import is_before_release
 
 RELATIVE = 1e-9  # figures of another machine may differ by this much
@@ -156,6 +157,8 @@ def compare_release(comparison: Comparison, bundle: Judged) -> None:
             "counters",
         )
 
+    if impossible := impossible_reading(bundle.lines):
+        comparison.differs(impossible, "readings")
     _compare_watched(comparison, bundle.lines)
     _compare_told(comparison, bundle.lines)
 
@@ -352,6 +355,36 @@ def _compare_checks(comparison: Comparison, case: Case, made: Made) -> None:
         comparison.left("names and bounds of checks", case.id)
     elif unknown := _unknown(known, made.get(case.id, {})):
         comparison.left(f'the check "{unknown}"', case.id)
+    _compare_errors(comparison, case, known, made.get(case.id, {}))
+
+
+def _compare_errors(
+    comparison: Comparison,
+    case: Case,
+    known: WorkloadChecks,
+    launches: Mapping[str, Sequence[Checked]],
+) -> None:
+    """Errors that are too small for any result in its number format, all of a case's together."""
+    exact = known.of(case.parameters) if known.version == case.version else None
+    largest: dict[str, float] = {}
+    for one in (one for checks in launches.values() for one in checks if one.phase in OUTPUTS):
+        part = one.check.error / one.check.bound if one.check.bound > 0 else math.inf
+        name = pattern(one.check.name)
+        before = largest.get(name, 0.0)
+        largest[name] = before if part <= before else part  # a number that is none stays
+    checks = known.of_any() if exact is None else exact
+    for name, part in largest.items():
+        if name not in checks or not part < checks[name].fewest_errors:
+            continue
+        if exact is not None:
+            comparison.differs(
+                f'journal.jsonl: the largest error of "{name}" of {case.id} is {part:g} of its '
+                f"bound, and in every record of it at least {checks[name].least:.2g}",
+                "errors",
+                case.id,
+            )
+        else:
+            comparison.left("errors", case.id)
 
 
 def _other_checks(

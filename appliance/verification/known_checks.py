@@ -12,6 +12,11 @@ the widest 0.6 to 0.8 above their mean, so that three times their distance is 4 
 WIDEST times such a limit goes up to DRAWN times, as long as that is no more than ONE: an error
 relative to what is compared would then be no error at all. A bound that is zero in all records of
 the workload stays zero.
+
+An output is not better than its number format either. Of checks that take the error over many
+numbers (_OF_MANY) every record has a largest error above zero, however good the device, because each
+number is rounded. Where it was CLEAR of the bound in every record at the same parameters, a run whose
+largest error is not TINY of that has numbers right to more digits than their format has.
 """
 
 from __future__ import annotations
@@ -35,6 +40,11 @@ DRAWN, ONE = 1000.0, 1.0
 """The same for a bound that was seen to vary by more than that, up to so much."""
 MARGIN = 3
 """A bound that was seen to vary may exceed the widest recorded by so many times its spread."""
+CLEAR, TINY = 1e-3, 1e-3
+_OF_MANY = re.compile(
+    r"(rows|logits|gradients|values) against float64|given the gradients$|random projection$"
+    r"|(root mean square|relative) error$"
+)
 _NUMBERED = re.compile(r"\b(rank|shape) \d+(?: x \d+)*")
 
 
@@ -44,13 +54,15 @@ class KnownCheck(Record):
 
     An `is_always` check was made of the first and of the last output of every launch. `spread` is
     the widest ratio that two bounds of the name had at the same parameters: 1 for a bound that is
-    fixed by the parameters, None where records do not say whether it is.
+    fixed by the parameters, None where records do not say whether it is. `least` is the smallest,
+    over the records, of the largest error of one, as a part of its bound; 0 where it is not known.
     """
 
     name: str
     bound: Number
     is_always: bool
     spread: Number | None
+    least: Number = 0.0
 
     @property
     def is_fixed(self) -> bool:
@@ -64,6 +76,12 @@ class KnownCheck(Record):
             return WIDEST * self.bound
         widened = self.bound * (1.0 + RELATIVE) * min(self.spread**MARGIN, DRAWN)
         return min(widened, max(WIDEST * self.bound, ONE))
+
+    @property
+    def fewest_errors(self) -> float:
+        """The part of its bound that the largest error of a case exceeds; 0 if it may be zero."""
+        is_of_many = _OF_MANY.search(self.name) is not None
+        return TINY * self.least if is_of_many and self.least >= CLEAR else 0.0
 
     def allows(self, bound: float) -> bool:
         """Whether a run at these parameters may have this bound."""
@@ -133,6 +151,7 @@ def merged(several: Iterable[Iterable[KnownCheck]]) -> dict[str, KnownCheck]:
             bound=max(one[name].bound for one in records if name in one),
             is_always=all(name in one and one[name].is_always for one in records),
             spread=_widest_spread([one[name].spread for one in records if name in one]),
+            least=min(one[name].least for one in records if name in one),
         )
         for name in dict.fromkeys(name for one in records for name in one)
     }

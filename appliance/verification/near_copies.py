@@ -21,7 +21,9 @@ was. So blocks are held against each other by their times in order of size, from
 on, and by what each step differs from the one before, from 12 on, to the nanosecond. On a clock
 that ticks every 40 ns, with steps that differ by a microsecond, two blocks of 20 have the same
 times in some order in four of 10^15 pairs (of 12 it would be three of 10^10), and two of 12 the
-same differences in their order in fewer still.
+same differences in their order in fewer still. Who multiplies a block by a number leaves one whose
+steps are those of another times the ratio of their sums, to ROUNDED_NS. Of 12 steps that differ by
+microseconds the chance of that is (4 / 12,000)^11, as of a lattice of 100 ns (1 / 120)^11.
 """
 
 from __future__ import annotations
@@ -61,6 +63,8 @@ PROBED = 4
 NEIGHBOURS = 64
 """Blocks with the next larger sample that a block is laid beside."""
 COARSE_NS = 1000
+ROUNDED_NS = 2.0
+"""What a step may be off that was multiplied and rounded, and the ratio of two sums of such."""
 Times = NDArray[np.int64]
 
 
@@ -86,6 +90,7 @@ def check_near_copies(plan: Plan, lines: Sequence[Line]) -> None:
                     f"journal.jsonl: block {second.index} of launch {second.launch} has the times "
                     f"of block {first.index} of launch {first.launch} but for the last digits"
                 )
+        _check_multiples(group)
 
 
 def _groups(plan: Plan, lines: Sequence[Line]) -> Iterator[_Group]:
@@ -124,6 +129,41 @@ def _check_forms(group: _Group, block: Block) -> None:
                 f"journal.jsonl: block {block.index} of launch {block.launch} has the times of "
                 f"block {other.index} of launch {other.launch}, {how}"
             )
+
+
+def _check_multiples(group: _Group) -> None:
+    """EvidenceError for a block whose steps are those of another times a factor."""
+    varied = [n for n, times in enumerate(group.times) if _num_different(times) >= FEWEST]
+    if len(varied) < 2:  # noqa: PLR2004 - a pair
+        return
+    heads = np.stack([group.times[n][:FEWEST] for n in varied]).astype(np.float64)
+    sums = heads.sum(axis=1, keepdims=True)
+    shares, widest = heads / sums, 4.0 * ROUNDED_NS / sums.min()
+    order = np.argsort(shares[:, 0], kind="stable")
+    for step in range(1, min(NEIGHBOURS, len(order) - 1) + 1):
+        apart = np.abs(shares[order[step:]] - shares[order[:-step]])
+        if not np.any(apart[:, 0] <= widest):
+            return
+        for place in np.flatnonzero(apart.max(axis=1) <= widest):
+            one, other = sorted((varied[order[place]], varied[order[place + step]]))
+            first, second = group.blocks[one], group.blocks[other]
+            if _is_other(first, second) and _is_multiple(group.times[one], group.times[other]):
+                raise EvidenceError(
+                    f"journal.jsonl: block {second.index} of launch {second.launch} has the times "
+                    f"of block {first.index} of launch {first.launch} times a factor"
+                )
+
+
+def _num_different(times: Times) -> int:
+    """How many steps differ by microseconds."""
+    return len(np.unique(times // COARSE_NS))
+
+
+def _is_multiple(one: Times, other: Times) -> bool:
+    number = min(len(one), len(other))
+    factor = float(other[:number].sum()) / float(one[:number].sum())
+    apart = np.abs(other[:number] - factor * one[:number])
+    return bool(np.all(apart <= ROUNDED_NS * max(1.0, factor)))
 
 
 def _candidates(group: _Group) -> Sequence[tuple[int, int]]:

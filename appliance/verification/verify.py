@@ -45,6 +45,7 @@ from appliance.verification import (
     run_checks,
     suite_checks,
 )
+from appliance.verification.clock_checks import check_clock
 from appliance.verification.evidence_path import Given, Kind
 from appliance.verification.facts import Facts, shipped
 from appliance.verification.facts import read as read_facts
@@ -613,6 +614,7 @@ def _checked_conduct(bundle: Bundle, moment: datetime) -> str:
     fold_checks.check_folds(bundle.plan, bundle.lines)
     check_stress(bundle.plan, bundle.lines)
     check_observations(bundle.plan, bundle.lines)
+    check_clock(bundle.plan, bundle.lines)
     check_probed(bundle.plan, bundle.system)
     check_begun(bundle.lines[0], moment)
     inputs = input_checks.check_inputs(bundle.plan, bundle.lines)

@@ -18,6 +18,7 @@ from appliance.version import VERSION
 
 ROOT = Path(__file__).parents[2]
 TINY = str(ROOT / "tests" / "suites" / "tiny.toml")
+STEPS = str(ROOT / "tests" / "suites" / "steps.toml")
 WITH_FAULTS = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
 """Variables with which the program finds the workloads and vendors of the tests, too."""
 BEGIN = f"bench {VERSION}: probing this node and planning the run"

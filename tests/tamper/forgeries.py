@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from support.forger import Data, Forgery
-from support.program import TINY
+from support.program import STEPS, TINY
 
 from appliance.generator import maps
 from appliance.generator.drawing import Drawn, checksum
@@ -37,6 +37,7 @@ Reason = Literal[
 Build = Callable[[Forgery], None]
 ANYTHING = Expectations()
 SUITE = Expectations(suite=TINY)
+OF_STEPS = Expectations(suite=STEPS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +46,8 @@ class Defect:
 
     `attack` is the number that attacks.py has for it.
 
-    `check` is empty for what is found by no check, but listed as not compared.
+    `check` is empty for what is found by no check, but listed as not compared. `of_steps`: it is
+    made of the run of many short steps.
     """
 
     build: Build
@@ -54,14 +56,16 @@ class Defect:
     says: str
     attack: int
     expectations: Expectations = ANYTHING
+    of_steps: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Open:
-    """What passes today, of which attack."""
+    """What passes today, of which attack, and whether it is made of the run of many short steps."""
 
     build: Build
     attack: int
+    of_steps: bool = False
 
 
 FORGERIES: dict[str, Defect] = {}
@@ -69,7 +73,13 @@ OPEN: dict[str, Open] = {}
 
 
 def refused(
-    check: str, reason: Reason, says: str, expectations: Expectations = ANYTHING, *, attack: int
+    check: str,
+    reason: Reason,
+    says: str,
+    expectations: Expectations = ANYTHING,
+    *,
+    attack: int,
+    of_steps: bool = False,
 ) -> Callable[[Build], Build]:
     """Enter a forgery that verify refuses, or of which it states no verdict."""
 
@@ -81,17 +91,18 @@ def refused(
             says=says,
             attack=attack,
             expectations=expectations,
+            of_steps=of_steps,
         )
         return build
 
     return enter
 
 
-def passes(*, attack: int) -> Callable[[Build], Build]:
+def passes(*, attack: int, of_steps: bool = False) -> Callable[[Build], Build]:
     """Enter a forgery that is known and open."""
 
     def enter(build: Build) -> Build:
-        OPEN[build.__name__] = Open(build=build, attack=attack)
+        OPEN[build.__name__] = Open(build=build, attack=attack, of_steps=of_steps)
         return build
 
     return enter
@@ -615,9 +626,8 @@ def copies_whose_two_clocks_are_one(forgery: Forgery) -> None:
     first["block_raw_ns"] = str(int(first["block_wall_ns"]) + 17)
 
 
-@passes(attack=12)
+@refused("conduct", "contradiction", "in another order", attack=12, of_steps=True)
 def copies_in_a_run_whose_two_clocks_are_one(forgery: Forgery) -> None:
-    """Of fewer than 12 steps: of others the times are held together, whatever the clocks say."""
     slow_launches_as_copies_of_fast_ones(forgery)
     for block in forgery.events("block"):
         block["block_raw_ns"] = block["block_wall_ns"]
@@ -676,27 +686,27 @@ def jittered(forgery: Forgery, most_ns: int, most_steps: int | None = None) -> N
             block[name] = str(max(longer, int(block[name])) + rng.randint(0, most_ns))
 
 
-@passes(attack=12)
+@refused("facts", "contradiction", "is 1e+300, as of no device", attack=12)
 def readings_that_no_device_has(forgery: Forgery) -> None:
     for event in forgery.events("reading"):
         values = event["values"]
         event["values"] = {name: None if one is None else 1e300 for name, one in values.items()}
 
 
-@passes(attack=10)
+@refused("facts", "contradiction", "of gemm@cpu:0 is 0 of its bound, and in every", attack=10)
 def errors_that_are_all_zero(forgery: Forgery) -> None:
     for event in filter(numeric, forgery.events("checked")):
         event["check"]["error"] = 0.0
 
 
-@passes(attack=12)
+@refused("conduct", "contradiction", "as long as the step before them", attack=12, of_steps=True)
 def steps_that_all_take_the_same(forgery: Forgery) -> None:
     for block in forgery.events("block"):
         times = [int(one) for one in block["wall_ns"]]
         block["wall_ns"] = [str(sum(times) // len(times))] * len(times)
 
 
-@passes(attack=12)
+@refused("conduct", "contradiction", "times a factor", attack=12, of_steps=True)
 def blocks_that_are_another_times_a_factor(forgery: Forgery) -> None:
     slow_launches_as_copies_of_fast_ones(forgery)
     for number, block in enumerate(forgery.events("block")):
@@ -706,7 +716,9 @@ def blocks_that_are_another_times_a_factor(forgery: Forgery) -> None:
             block[name] = str(int(int(block[name]) * factor) + 1)
 
 
-@passes(attack=12)
+@refused(
+    "conduct", "contradiction", "less than a hundredth of its fastest", attack=12, of_steps=True
+)
 def warm_up_steps_of_a_nanosecond(forgery: Forgery) -> None:
     """All but one half of them, so that the warm-up is as long as it was, and its median too."""
     for event in forgery.events("warmed"):
