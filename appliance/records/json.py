@@ -270,6 +270,8 @@ class UnusualError(ValueError):
 _ENCODER = json.JSONEncoder(
     ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False
 )
+_MARK, _MARKED = "\0", re.compile(r'"\\u0000([-+.0-9e]+)"')
+"""What stands before a number that is passed on as a text, and such a text as it is written."""
 
 
 def quick(data: Any) -> bytes:
@@ -278,30 +280,47 @@ def quick(data: Any) -> bytes:
     Whoever verifies a journal writes each of its lines once more, to see that the bytes are the
     form. The standard library writes JSON in C, and as RFC 8785 wants it where texts are of ASCII
     and numbers of a size at which Python and ECMAScript write them alike: without an exponent,
-    whole ones without a fraction.
+    whole ones without a fraction. Other numbers are written one by one and put in their place.
     """
-    text = _ENCODER.encode(_usual(data))
+    odd: list[float] = []
+    text = _ENCODER.encode(_usual(data, odd))
     if not text.isascii():  # keys are sorted by other units then
         raise UnusualError
+    if odd:
+        if text.count("\\u0000") != len(odd):  # a text of the data looks like such a number
+            raise UnusualError
+        text = _MARKED.sub(r"\1", text)
     return text.encode("ascii")
 
 
-def _usual(value: Any) -> Any:
-    """The same data, whole numbers as integers."""
+def _usual(value: Any, odd: list[float]) -> Any:
+    """The same data, whole numbers as integers, and texts in place of numbers that are `odd`."""
     kind = type(value)
     if kind is str or value is None or kind is bool:
         return value
     if kind is dict:
-        return {name: _usual(one) for name, one in value.items()}
+        return {
+            name: one if type(one) is str else _usual(one, odd) for name, one in value.items()
+        }
     if kind is list:
-        return [_usual(one) for one in value]
-    if kind is float and -USUAL_MOST < value < USUAL_MOST and value == int(value):
-        return int(value)
-    if (kind is float and USUAL_LEAST <= abs(value) < USUAL_MOST) or (
-        kind is int and -USUAL_MOST < value < USUAL_MOST
-    ):
+        return [one if type(one) is str else _usual(one, odd) for one in value]
+    if kind is float:
+        if -USUAL_MOST < value < USUAL_MOST:
+            if value == int(value):
+                return int(value)
+            if not -USUAL_LEAST < value < USUAL_LEAST:
+                return value
+        return _written(value, odd)
+    if kind is int and -USUAL_MOST < value < USUAL_MOST:
         return value
     raise UnusualError
+
+
+def _written(value: float, odd: list[float]) -> str:
+    if not math.isfinite(value):
+        raise UnusualError
+    odd.append(value)
+    return _MARK + rfc8785.dumps(value).decode("ascii")
 
 
 def _is_canonical(record: object, kind: Any, text: bytes) -> bool:
