@@ -8,7 +8,7 @@ threads. Two ways each, in turn:
 - into fresh memory, which both take from the system anew and give back: what a launch that keeps
   none takes. It is drawing and the first touch of every page together. That depends on the host:
   by pages of 4 KiB, as torch's allocator has them, or of 2 MiB, as NumPy's asks for; and a virtual
-  machine that had given memory back to its hypervisor waits 2 s a gigabyte for it, whoever draws.
+  machine that had given memory back to its hypervisor waits for it, 2 s a gigabyte on one of ours.
 
 The ratio is of the least times of all pairs, which other load on the host disturbs the least; that
 of processor time beside it says what threads add. On a device the old way also copied the operands,
