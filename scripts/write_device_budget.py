@@ -949,8 +949,8 @@ has all {host_threads} threads, but no more than there are pieces of {piece:.0f}
 
 How fast a core of the recorded host is, checks and digests of 0.4.0 say, whose code was measured
 likewise: all of them but checks of products ran on one thread, and what they copied from the device
-is predicted at the faster rate above, so that the rest falls to the cores. What the record is longer than
-predicted, parts of that kind are taken to be longer today; none is taken to be shorter.
+is predicted at the faster rate above, so that the rest falls to the cores. What the record is
+longer than predicted, parts of that kind are taken to be longer today; none is taken to be shorter.
 
 {compared}
 
