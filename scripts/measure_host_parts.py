@@ -268,9 +268,8 @@ MEASURED: Mapping[str, Callable[[], dict[str, Any]]] = {
 
 
 def main() -> None:
-    made = {}
     for suite in sys.argv[1:] or MEASURED:
-        made[suite] = {
+        made = {
             "version": VERSION,
             "processor": Processors(Tree()).model(),
             "threads": usable_cores(),
@@ -279,8 +278,8 @@ def main() -> None:
             "triad_bytes_per_second": round(triad_rate()),
             "cases": MEASURED[suite](),
         }
-    written = json.loads(PARTS.read_text()) if PARTS.exists() else {}
-    PARTS.write_text(json.dumps(written | made, indent=1, sort_keys=True) + "\n")
+        written = json.loads(PARTS.read_text()) if PARTS.exists() else {}
+        PARTS.write_text(json.dumps(written | {suite: made}, indent=1, sort_keys=True) + "\n")
 
 
 if __name__ == "__main__":
