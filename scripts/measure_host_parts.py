@@ -50,7 +50,7 @@ from appliance.worker.workload_loader import load_workload  # noqa: E402 - the s
 from workloads import gemm_tf32, host_stream  # noqa: E402 - the same
 from workloads.contract.target import Artifacts, Target  # noqa: E402 - the same
 from workloads.parts.drawing import drawn as drawing  # noqa: E402 - the same
-from workloads.parts.memory import copies, stream  # noqa: E402 - the same
+from workloads.parts.memory import copies  # noqa: E402 - the same
 
 DRAWN = ("gemm", "gemm_tf32", "gemm_float8", "gemm_int8", "gemm_search", "memory_bandwidth")
 """Workloads whose inputs are drawn on the device and again, for the check, on the host."""
@@ -63,7 +63,6 @@ COUNTED = 2**22
 SEED = 1
 RECORDED_COMMIT = "1b526150f9b501ad9b5615e6a56583e072ef7a76"
 """The last one before the journals of the H100 were made, of version 0.4.0."""
-TRIAD_FLOATS, TRIAD_TIMES = 2**27, 8
 STAGES = ("build", "check", "digest")
 """Those of a launch of smoke that are the host's, or no longer on a device."""
 
@@ -249,17 +248,6 @@ def recorded_parts() -> dict[str, Any]:
     return parts
 
 
-def triad_rate() -> float:
-    """Bytes a second that one thread moves in the triad of `host-memory`, the most of some."""
-    torch.set_num_threads(1)
-    first, second, result = (torch.ones(TRIAD_FLOATS) for _ in range(3))
-    least = min(
-        thread_scaling.passed(lambda: stream.run("triad", first, second, result))
-        for _ in range(TRIAD_TIMES)
-    )
-    return stream.ARRAYS["triad"] * stream.ITEM * TRIAD_FLOATS / least
-
-
 MEASURED: Mapping[str, Callable[[], dict[str, Any]]] = {
     "smoke": smoke_parts,
     "node": node_parts,
@@ -275,7 +263,6 @@ def main() -> None:
             "threads": usable_cores(),
             "torch": torch.__version__,
             "load": round(os.getloadavg()[0], 1),
-            "triad_bytes_per_second": round(triad_rate()),
             "cases": MEASURED[suite](),
         }
         written = json.loads(PARTS.read_text()) if PARTS.exists() else {}

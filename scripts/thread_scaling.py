@@ -58,13 +58,6 @@ class Scaling:
         return {name: round(seconds, 4) for name, seconds in figures.items()}
 
 
-def passed(work: Callable[[], object], clock: Clock = CLOCK) -> float:
-    """Seconds that pass while some work is made once."""
-    begin = clock.wall()
-    work()
-    return clock.wall() - begin
-
-
 def measure(
     work: Callable[[int], object],
     set_threads: Callable[[int], object],
