@@ -887,7 +887,7 @@ KNOWN = {
     ),
     "checks and digests of these; builds of copies and of `host-memory`": (
         "today's code at the same parameters on an {processor}, at a load of {load:.1f}, scaled to "
-        "the recorded host ([how](#the-host-s-part))"
+        "the recorded host ([how](#what-the-host-does))"
     ),
     "an output's way to the host": (
         "its bytes over {copied:.1f} GB/s, of a recorded first copy to pageable memory that was "
@@ -932,7 +932,7 @@ and build of the other. Of the first launch of a case only the start is beside, 
 memory its build takes, and {alone:.0%} of the launches begin alone. It is a rule and no
 measurement: that the two do not slow one another was not tried on such a device.
 
-## The host's part
+## What the host does
 
 Each part was made on one thread and on two, in turn, four times. By Amdahl's law a part has S
 seconds of one thread and P that are shared out: T = S + P is the least processor time on one
