@@ -937,7 +937,8 @@ measurement: that the two do not slow one another was not tried on such a device
 Each part was made on one thread and on two, in turn, four times. By Amdahl's law a part has S
 seconds of one thread and P that are shared out: T = S + P is the least processor time on one
 thread, W = S + P / 2 the least time that passed on two. Others who use the machine make W longer,
-and with it S = 2 W - T; so what is predicted of more threads is longer for them, and never shorter.
+and with it S = 2 W - T, at most T; so what is predicted of more threads is longer for them, and
+never shorter.
 
 A launch has all {host_threads} cores of the recorded host where it has one device: torch's threads,
 those that draw inputs, compare and hash are as many (of eight devices on such a host each would

@@ -54,7 +54,7 @@ def test_serial_and_parallel_seconds_are_found_and_more_threads_predicted() -> N
 
 def test_load_makes_what_is_predicted_longer_and_one_quiet_repetition_is_enough() -> None:
     assert Machine(waits=repeat(2.0)).measured().at(16) > SERIAL + PARALLEL / 16
-    assert Machine(waits=repeat(50.0)).measured().at(16) >= SERIAL + PARALLEL
+    assert Machine(waits=repeat(50.0)).measured().at(16) == SERIAL + PARALLEL
     once = iter([9.0] * 6 + [0.0] * 2)
     assert Machine(waits=once).measured() == Machine().measured()
 
@@ -67,7 +67,7 @@ def test_more_threads_are_never_slower_nor_faster_than_all_of_it_shared_out(
     predicted = [Scaling(one=one, two=two, both=one).at(threads) for threads in range(1, 33)]
     assert predicted == sorted(predicted, reverse=True)
     assert all(seconds >= one / threads for threads, seconds in enumerate(predicted, 1))
-    assert all(seconds <= max(one, two) for seconds in predicted)
+    assert all(seconds <= one for seconds in predicted)
 
 
 def _hashed(content: bytes) -> str:
@@ -118,8 +118,7 @@ def test_no_part_of_the_page_is_shorter_than_its_processor_time_on_all_threads_i
             if part in host:
                 known = budget.on_recorded_host(name, part, host)
                 threads = host_seconds.THREADS if part == "digest" else host_seconds.FED
-                assert host[part]["one"] / threads <= known.scaled
-                assert known.measured <= known.serial
+                assert host[part]["one"] / threads <= known.scaled <= known.serial
                 assert known.measured == host[part]["one"]
 
 
