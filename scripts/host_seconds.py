@@ -40,8 +40,13 @@ def scaling(figures: Mapping[str, float]) -> Scaling:
     return Scaling(**figures)
 
 
-def kind_of(case: str) -> Kind:
-    """What the host does in the builds and checks of a case of `node`."""
+def kind_of(case: str, part: str) -> Kind:
+    """What the host does in a part of a case of `node`: a build draws numbers, like a copy's check.
+
+    So does any other check, but what it computes of them may be slower.
+    """
+    if part in ("digest", "build"):
+        return "digests" if part == "digest" else "copies"
     if case.startswith("gemm"):
         return "products"
     return "sums" if case in ("memory", "host-memory") else "copies"

@@ -306,12 +306,11 @@ def on_recorded_host(name: str, part: str, host: Mapping[str, Any]) -> Seconds:
     """Seconds of a measured part of a case of `node`; none of a part that it does not have."""
     if part not in host:
         return Seconds()
-    measured = host_seconds.scaling(host[part])
+    threads = float(host_seconds.FED)
     if part == "digest":
         threads = host_seconds.hashing_threads(host["digest_pieces"])
-        return host_seconds.seconds(measured, "digests", slower(), threads)
-    kind = host_seconds.kind_of(name)
-    return host_seconds.seconds(measured, kind, slower(), host_seconds.FED)
+    kind = host_seconds.kind_of(name, part)
+    return host_seconds.seconds(host_seconds.scaling(host[part]), kind, slower(), threads)
 
 
 def calibration() -> Iterator[str]:
@@ -955,8 +954,9 @@ longer than predicted, parts of that kind are taken to be longer today; none is 
 
 {compared}
 
-Checks and builds of products are so taken {products:.2f} times, of copies {copies:.2f} times, of
-`memory` and `host-memory` {sums:.2f} times, and digests {digests:.2f} times. Load makes predicted
+Checks of products are so taken {products:.2f} times, of `memory` and `host-memory` {sums:.2f}
+times, those of copies and all builds, which draw numbers like these, {copies:.2f} times, and
+digests {digests:.2f} times. Load makes predicted
 times of products longer, and the factor smaller: it wants an idle machine (here a load of
 {before_load:.1f}).
 
