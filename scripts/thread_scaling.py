@@ -40,13 +40,17 @@ class Scaling:
 
     @property
     def serial(self) -> float:
-        """Seconds of one thread: never below 0, nor above what two threads take."""
-        return min(max(0.0, 2 * self.two - self.one), self.two)
+        """Seconds of one thread: never below 0, nor above what one thread takes in all.
+
+        Where two threads take longer than that, others have their processors, and nothing is known
+        of what could be shared out.
+        """
+        return min(max(0.0, 2 * self.two - self.one), self.one)
 
     @property
     def parallel(self) -> float:
-        """Seconds that are shared out: all the rest of what one thread takes, and never below 0."""
-        return max(0.0, self.one - self.serial)
+        """Seconds that are shared out: all the rest of what one thread takes."""
+        return self.one - self.serial
 
     def at(self, threads: float) -> float:
         """Seconds on so many threads, one or more."""

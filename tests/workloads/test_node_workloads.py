@@ -16,16 +16,21 @@ import pytest
 import torch
 
 from appliance.errors import ApplianceError
+from appliance.generator import drawing
 from appliance.generator.words import FILE, sampled_digest
 from appliance.worker.child import _failed
 from appliance.worker.torch_device import median_seconds
 from workloads.contract.failures import ParameterError, Unsupported
 from workloads.contract.target import Artifacts, Target
 from workloads.disk_read import DiskRead
+from workloads.gemm import Gemm
 from workloads.gemm_search import SHAPES, GemmSearch
 from workloads.host_copy import HostCopy
 from workloads.host_stream import HostStream
 from workloads.launch_latency import LaunchLatency
+from workloads.memory_bandwidth import MemoryBandwidth
+from workloads.parts.matmul import dense
+from workloads.parts.memory import copies, stream
 from workloads.parts.memory.disk import blocks_content, make_file, reader, shared_file
 from workloads.parts.numerics.threads import on_threads, usable_processors
 
@@ -39,7 +44,7 @@ def target(folder: Path, seconds: Callable[[Callable[[], object]], float] | None
 # ------------------------------------------------------------------ a disk
 
 
-def num_wrong(workload: Any, state: Any, output: torch.Tensor) -> float:
+def num_wrong(workload: Any, state: Any, output: Any) -> float:
     (check,) = workload.check(None, state, output)
     return float(check.error)
 
@@ -386,3 +391,56 @@ def test_threads_are_put_back_after_an_error() -> None:
     with pytest.raises(ZeroDivisionError), on_threads(before + 1):
         raise ZeroDivisionError
     assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_one_wrong_word_shows_in_any_part_of_a_copy_on_any_threads(
+    threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies, "PART", 1024)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    workload = HostCopy(num_bytes=8 * 5000)
+    state = workload.build(target(tmp_path), seed=5)
+    buffer = workload.step(state)["to_device"]
+    assert num_wrong(workload, state, {"to_device": buffer}) == 0
+    for place in (0, 1023, 1024, 4999):
+        changed = buffer.clone()
+        changed[place] ^= 1 << 62
+        assert num_wrong(workload, state, {"to_device": changed}) == 1
+    assert num_wrong(workload, state, {"to_device": buffer[:-1]}) == 5000
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_one_wrong_element_shows_in_any_part_of_any_kernel_s_output(
+    threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drawing, "PIECE", 1024)
+    monkeypatch.setattr(stream, "PIECE", 300)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    workload = MemoryBandwidth(array_bytes=4 * 3000)
+    state = workload.build(target(tmp_path), seed=5)
+    output = workload.step(state)
+    for wrong_name in ("copy", "scale", "add", "triad"):
+        for place in (0, 299, 300, 2999):
+            changed = {name: one.clone() for name, one in output.items()}
+            changed[wrong_name].view(torch.int32)[place] ^= 1
+            counts = {
+                check.name.partition(":")[0]: check.error
+                for check in workload.check(None, state, changed)
+            }
+            assert counts == {name: int(name == wrong_name) for name in output}
+
+
+def test_a_product_is_read_by_a_few_rows_as_it_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dense, "PIECE", 64 * 7)
+    monkeypatch.setattr(dense, "WORTH_A_THREAD", 1)
+    workload = Gemm(m=60, n=64, k=4096, dtype="float32")
+    state = workload.build(target(tmp_path), seed=5)
+    output = workload.step(state)
+    given, whole = dense.given(output, state), output.double()
+    assert torch.equal(given.rows, whole[state.rows])
+    torch.testing.assert_close(given.projected, whole @ state.signs)
+    torch.testing.assert_close(given.norms, whole.norm(dim=1))
+    assert all(check.error <= check.bound for check in workload.check(None, state, output))

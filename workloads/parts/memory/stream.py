@@ -114,8 +114,10 @@ def compare_drawn(
             num_wrong(name, one, two, output[part].cpu().numpy()) for name, output in known.items()
         ]
 
-    sums = np.sum(by_parts(first.count, drawing.PIECE, wrong_in), axis=0, dtype=np.int64)
-    wrong = dict(zip(known, sums.tolist(), strict=True))
+    wrong = dict.fromkeys(known, 0)
+    for counts in by_parts(first.count, drawing.PIECE, wrong_in):
+        for name, count in zip(known, counts, strict=True):
+            wrong[name] += count
     for name in outputs:
         yield _counted(name, wrong.get(name, first.count), first.count)
 
