@@ -18,7 +18,7 @@ from support.builders import a_case, a_plan
 
 from appliance.records.journal import Block, Checked, Digested
 from appliance.records.request import LaunchSpec
-from appliance.worker import kept_output, outputs, torch_device
+from appliance.worker import outputs, torch_device
 from appliance.worker.measure import Channel, LaunchCourse, Machine
 from workloads.burn_in import EXTENSION, BurnIn
 from workloads.char_lm import CharLm
@@ -98,7 +98,7 @@ def launched(
         bits=torch_device.device_bits,
         values=torch_device.device_values,
         libraries=dict,
-        kept=lambda output: kept_output.kept(output, memory or 0),
+        kept=lambda output: torch_device.kept(output, memory or 0),
     )
     target = Target(device=HOST, artifacts=Artifacts(folder), data=data)
     LaunchCourse(
