@@ -26,7 +26,7 @@ from appliance.records.system import Fact, Facts
 from appliance.vendors import torch_settings
 from appliance.vendors.base import Vendor
 from appliance.vendors.registry import make_vendor
-from appliance.worker import kept_output, torch_device
+from appliance.worker import torch_device
 from appliance.worker.describe import Drivers
 from appliance.worker.measure import Channel, LaunchCourse, Machine, Progress
 from appliance.worker.parameters import AnyWorkload, fitted, one_line
@@ -273,5 +273,5 @@ def _machine(spec: LaunchSpec, target: Target, stopwatch: torch_device.DeviceSto
         make_witness=partial(torch_device.device_witness, target.device, stopwatch),
         more_checks=partial(_checks_of_products, spec, target.device),
         input_checks=partial(drawn.checks, target),
-        kept=lambda output: kept_output.kept(output, spec.case.memory_limit_bytes),
+        kept=lambda output: torch_device.kept(output, spec.case.memory_limit_bytes),
     )

@@ -6,13 +6,17 @@ import platform
 import random
 import statistics
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import psutil
 import torch
 from numpy.typing import NDArray
 
+from appliance.linux import cgroup
+from appliance.linux.sysfs import Tree, Unreadable
 from appliance.probe import libraries
 from appliance.records.system import Fact, Facts
 from appliance.worker import outputs, timing, witness
@@ -21,6 +25,13 @@ CHOICE_WARMUP, CHOICE_CALLS = 2, 5
 """Calls of some work that is timed to choose between ways of doing the same."""
 BUSY_SIZE, BUSY_MATMULS = 256, 8
 """Matmuls between two synchronises while clocks are compared: well below 10 ms on one core."""
+
+HOST = torch.device("cpu")
+DEVICE_SHARE = 0.5
+"""Part of the memory that a device has free after the first step, which had all that steps take,
+that a copy of its output may take."""
+HOST_SHARE = 0.125
+"""Part of the memory that this process may still take of its host, which other launches share."""
 
 
 class DeviceStopwatch:
@@ -146,3 +157,61 @@ def median_seconds(stopwatch: timing.Stopwatch, work: Callable[[], object]) -> f
     return statistics.median(
         1e-9 * (span.wall_ns if span.event_ns is None else span.event_ns) for span in spans
     )
+
+
+# ------------------------------------------------------------------ a copy of the first output
+
+
+def kept(output: Any, memory_limit_bytes: int) -> Any | None:
+    """A copy of an output that later steps write over; None where there is no room, or none knows.
+
+    Each tensor is copied to memory of its own device or of the host, where it lies. The copy is
+    there while steps are timed, so it takes no more than a share of what is free.
+    `memory_limit_bytes` is what this process may hold of its host. Raises TypeError for an output
+    that holds something else than arrays and plain values.
+    """
+    if not _has_room(_sizes(output), memory_limit_bytes):
+        return None
+    try:
+        return outputs.mapped(output, _copied)
+    except Exception as error:
+        if not is_lack_of_memory(error):
+            raise
+        return None
+
+
+def _copied(leaf: Any) -> Any:
+    return leaf.detach().clone() if isinstance(leaf, torch.Tensor) else np.array(leaf)
+
+
+def _sizes(output: Any) -> Mapping[torch.device, int]:
+    """Bytes of the output by the device that holds them."""
+    sizes: Counter[torch.device] = Counter()
+    for leaf in outputs.arrays(output):
+        sizes[leaf.device if isinstance(leaf, torch.Tensor) else HOST] += int(leaf.nbytes)
+    return sizes
+
+
+def _has_room(sizes: Mapping[torch.device, int], memory_limit_bytes: int) -> bool:
+    return all(
+        size <= (_room_on_host(memory_limit_bytes) if one == HOST else _room_on(one))
+        for one, size in sizes.items()
+    )
+
+
+def _room_on(device: torch.device) -> float:
+    try:
+        free, _ = torch.accelerator.get_memory_info(device)
+    except RuntimeError:  # a device that does not say
+        return 0.0
+    return DEVICE_SHARE * int(free)
+
+
+def _room_on_host(memory_limit_bytes: int) -> float:
+    try:
+        left = cgroup.memory_left(Tree())
+    except Unreadable:
+        return 0.0
+    own = memory_limit_bytes - int(psutil.Process().memory_info().rss)
+    free = int(psutil.virtual_memory().available)
+    return HOST_SHARE * max(0, min(own, free, free if left is None else left))

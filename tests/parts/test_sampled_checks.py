@@ -314,7 +314,7 @@ def test_running_statistics_that_drift_are_found(tmp_path: Path) -> None:
     assert "running statistics against float64" in outside(judged(row, state, spoil=spoil))
 
 
-@pytest.mark.parametrize("name", ["bert", "convnext_large", "regnet_y_128gf"])
+@pytest.mark.parametrize("name", ["bert", "regnet_y_128gf"])
 def test_step_that_later_ones_followed_is_judged_as_at_once(name: str, tmp_path: Path) -> None:
     """Of a copy of its output: the step is run again from its snapshot."""
     row, state = built(name, tmp_path)

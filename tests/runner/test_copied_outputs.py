@@ -58,7 +58,7 @@ def row(folder: Path, name: str, **fields: Any) -> Case:
         name,
         workload="faulty.overwriting",
         parameters=parameters,
-        launches=2,
+        launches=1 if name == DIES else 2,
         steps=own.steps,
         evaluate_every=own.evaluate_every,
         checked_launch=1,
