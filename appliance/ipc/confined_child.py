@@ -35,6 +35,7 @@ LARGEST_ANSWER = 2**22
 LOOK_SECONDS, MOST_STILL = 0.5, 3
 """How often a child that says nothing is looked at, and how often it may have done nothing."""
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # each would reserve memory
+_libc = ctypes.CDLL(None)
 _ARENA_MAX = -8  # malloc.h, M_ARENA_MAX
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _DONE, _FAILED, _NO_MEMORY = b"d", b"f", b"m"
@@ -133,6 +134,24 @@ def allow_mapped(num_bytes: int) -> None:
     _allow(num_bytes)
 
 
+def give_back() -> None:
+    """In a confined child, give back memory that a library has freed; elsewhere without effect.
+
+    A parser that is not Python's own leaves holes as large as what it has read.
+    """
+    if _soft_seconds and hasattr(_libc, "malloc_trim"):
+        _libc.malloc_trim(0)
+
+
+def collect_garbage() -> None:
+    """In a confined child, free what holds itself, for nothing else does; else without effect.
+
+    It takes as long as there are records, so before there are many.
+    """
+    if _soft_seconds:
+        gc.collect()
+
+
 def _allow(more: int) -> None:
     if _soft_seconds and more > 0:
         soft, hard = resource.getrlimit(resource.RLIMIT_AS)
@@ -190,7 +209,7 @@ def _confine(parent: int, writer: int, limits: Limits) -> None:
                 os.close(descriptor)
     os.environ.update(ONE_THREAD)
     gc.disable()  # it ends soon, and looking through millions of records takes minutes
-    ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)  # each thread's own arena would reserve 64 MiB
+    _libc.mallopt(_ARENA_MAX, 1)  # each thread's own arena would reserve 64 MiB
     seconds = _used_seconds() + limits.seconds
     virtual, resident = _memory_bytes()
     room = limits.memory_bytes - min(resident, USUAL_BYTES)

@@ -34,7 +34,13 @@ from appliance.records.verdict import Verdict
 from appliance.storage import limits, order_file, plain_files
 from appliance.storage.criteria_file import parse_criteria
 from appliance.storage.device_file import check_baselines
-from appliance.storage.journal import CHECKED_PASSES, FORGOTTEN_BYTES, followed, replay
+from appliance.storage.journal import (
+    CHECKED_PASSES,
+    FORGOTTEN_BYTES,
+    followed,
+    replay,
+    without_prev,
+)
 from appliance.storage.plain_files import Folder
 from appliance.storage.qualified_file import check_qualified
 
@@ -422,7 +428,7 @@ def unchained_lines_of(files: Mapping[str, bytes]) -> tuple[tuple[Line, ...], st
     """
     digest = hashlib.sha256()
     lines = tuple(
-        replace(line, prev="") for line in followed(files[JOURNAL], sha256(files[PLAN]), digest)
+        without_prev(line) for line in followed(files[JOURNAL], sha256(files[PLAN]), digest)
     )
     return lines, digest.hexdigest()
 
