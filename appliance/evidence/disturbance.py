@@ -104,11 +104,6 @@ def users_seen(counted: UsersCounted, launch: LaunchEvidence, case: Case) -> Use
     )
 
 
-def unlisted(cases: Iterable[CaseEvidence], device: str) -> str:
-    """Why the processes on a device cannot be listed, or nothing; also where none was counted."""
-    return why_unlisted(users_by_device(cases).get(device, []))
-
-
 def users_by_device(cases: Iterable[CaseEvidence]) -> Mapping[str, Sequence[UsersSeen]]:
     """All processes that were counted beside launches of these cases, in their order."""
     seen: dict[str, list[UsersSeen]] = {}
