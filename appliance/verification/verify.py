@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from mmap import mmap
@@ -798,18 +798,13 @@ def _first_difference(derived: Verdict, stated: Verdict | None) -> str | None:
         return ""
     for name in (one.name for one in fields(Verdict)):
         one, other = getattr(derived, name), getattr(stated, name)
+        pairs: Iterable[tuple[str, object, object]] = [(name, one, other)]
         if isinstance(one, tuple) and len(one) == len(other):
-            pairs = [
-                (f"{name}[{place}]", *pair)
-                for place, pair in enumerate(zip(one, other, strict=True))
-            ]
-        else:
-            pairs = [(name, one, other)]
-        for where, *pair in pairs:
-            if pair[0] != pair[1]:
-                found = difference(*map(_plain, pair), where)
-                if found is not None:
-                    return found
+            pairs = ((f"{name}[{place}]", one[place], other[place]) for place in range(len(one)))
+        for where, left, right in pairs:
+            found = None if left == right else difference(_plain(left), _plain(right), where)
+            if found is not None:
+                return found
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
@@ -11,7 +12,15 @@ from hypothesis import strategies as any_of
 
 from appliance.errors import RecordFormError
 from appliance.records.journal import Reading
-from appliance.records.json import USUAL_LEAST, USUAL_MOST, UnusualError, from_json, quick, to_json
+from appliance.records.json import (
+    USUAL_LEAST,
+    USUAL_MOST,
+    UnusualError,
+    _is_written_alike,
+    from_json,
+    quick,
+    to_json,
+)
 
 SCALARS = (
     any_of.none()
@@ -99,3 +108,18 @@ def test_a_record_in_any_other_form_is_refused(usual: bytes, other: bytes) -> No
     assert text.count(usual) == 1
     with pytest.raises(RecordFormError, match="canonical form"):
         from_json(Reading, text.replace(usual, other), name="it")
+
+
+@given(DATA)
+def test_what_is_taken_as_written_is_what_the_slow_one_writes(data: object) -> None:
+    written = json.dumps(data, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    text = written.encode("utf-8", "replace")
+    if _is_written_alike(data, text):
+        assert text == rfc8785.dumps(data)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("number", ["1.0", "-0.0", "1e-05", "1e+16", "9007199254740993", "1e15"])
+def test_a_number_in_another_form_is_never_taken_as_written(number: str) -> None:
+    for text in (f'{{"a":{number}}}', f"[{number},1]", f"[1,{number}]", number + " "):
+        assert not _is_written_alike(json.loads(text), text.encode())
+    assert _is_written_alike({"a": 1.5, "b": ["1.05x", 7]}, b'{"a":1.5,"b":["1.05x",7]}')
