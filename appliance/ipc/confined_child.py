@@ -210,6 +210,7 @@ def _confine(parent: int, writer: int, limits: Limits) -> None:
                 os.close(descriptor)
     os.environ.update(ONE_THREAD)
     gc.disable()  # it ends soon, and looking through millions of records takes minutes
+    gc.freeze()  # to look through what the parent has would make it the child's own
     _libc.mallopt(_ARENA_MAX, 1)  # each thread's own arena would reserve 64 MiB
     seconds = _used_seconds() + limits.seconds
     virtual, resident = _memory_bytes()
