@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -76,6 +76,7 @@ UNLOADED = "no telemetry was read while its steps ran: use a suite with longer l
 UNENDED = "it was not read when the run ended"
 UNREAD = "the kernel's log was not read to the end of the run"
 BETWEEN = "between launches"
+NONE_READ = Columns(())
 
 Scope = Literal["interim", "cases", "run"]
 """One case so far; the launches of some cases; everything from the begin of the run to its end."""
@@ -186,11 +187,12 @@ class Ledger:
 
     def counter(self, name: str) -> Count:
         """What one counter did."""
-        ends = self._reads()
+        spans = list(self._spans())
+        ends = self._reads(spans)
         values = [one.counters.get(name) for one in ends]
         known = [value for value in values if value is not None]
         behaviour = COUNTERS[name][0] if name in COUNTERS else "growth"
-        growth, where, fault = self._growth(name)
+        growth, where, fault = _growth(name, spans)
         if not known:
             gap = self.hints.get(name) or UNREPORTED
         elif len(known) < len(values):
@@ -209,27 +211,6 @@ class Ledger:
             gap=gap,
         )
 
-    def _growth(self, name: str) -> tuple[int | None, tuple[str, ...], str]:
-        """What grew between readings, where, and what makes that less than the whole."""
-        growth: int | None = None
-        where: dict[str, None] = {}
-        fault = ""
-        for sooner, later in self._spans():
-            begin, end = sooner.counters.get(name), later.counters.get(name)
-            if begin is None or end is None:
-                continue  # which the caller has seen
-            if end < begin:
-                fault = fault or f"it went back from {begin:,} to {end:,}, so it was reset"
-                continue
-            growth = (growth or 0) + end - begin
-            if end > begin:
-                where[sooner.launch if sooner.moment == "before" and sooner.launch else BETWEEN] = (
-                    None
-                )
-        if growth is None and not fault:
-            fault = "it was not read both before and after"
-        return growth, tuple(where), fault
-
     def _uncovered(self) -> str:
         """Why the readings do not reach over all that they are for, or nothing."""
         if self.scope == "run":
@@ -242,10 +223,10 @@ class Ledger:
                     return f"it was not read before and after {launch.id}"
         return ""
 
-    def _reads(self) -> list[Counted]:
+    def _reads(self, spans: Iterable[tuple[Counted, Counted]]) -> list[Counted]:
         if self.scope == "run":
             return self.run.counted.get(self.device.id, [])
-        return [one for span in self._spans() for one in span]
+        return [one for span in spans for one in span]
 
     def _spans(self) -> Iterator[tuple[Counted, Counted]]:
         """Neighbouring readings; but for the run, those with a launch of the cases between."""
@@ -520,12 +501,16 @@ class Ledger:
 
     def _loads(self, launch: LaunchEvidence) -> Columns:
         """Its readings under load; kept with the launch until it has more of them, or blocks."""
-        key, now = self.device.id, (len(launch.readings), len(launch.blocks))
-        known = launch.loads.get(key)
-        if known is None or known[0] != now:
-            own = [one for one in under_load(launch) if one.device == self.device.id]
-            known = launch.loads[key] = now, Columns(own)
-        return known[1]
+        if not launch.readings:
+            return NONE_READ
+        now = len(launch.readings), len(launch.blocks)
+        for device, then, columns in launch.loads:
+            if (device, then) == (self.device.id, now):
+                return columns
+        columns = Columns([one for one in under_load(launch) if one.device == self.device.id])
+        others = (one for one in launch.loads if one[0] != self.device.id)
+        launch.loads = (*others, (self.device.id, now, columns))
+        return columns
 
     def loaded(self) -> list[Sampled]:
         """All readings under load."""
@@ -583,6 +568,28 @@ class Ledger:
     def _fact_hint(self, name: str) -> str:
         fact = self.device.facts.get(name)
         return (fact.hint if fact is not None else "") or f"{name} of the part is not reported"
+
+
+def _growth(
+    name: str, spans: Iterable[tuple[Counted, Counted]]
+) -> tuple[int | None, tuple[str, ...], str]:
+    """What grew between readings, where, and what makes that less than the whole."""
+    growth: int | None = None
+    where: dict[str, None] = {}
+    fault = ""
+    for sooner, later in spans:
+        begin, end = sooner.counters.get(name), later.counters.get(name)
+        if begin is None or end is None:
+            continue  # which the caller has seen
+        if end < begin:
+            fault = fault or f"it went back from {begin:,} to {end:,}, so it was reset"
+            continue
+        growth = (growth or 0) + end - begin
+        if end > begin:
+            where[sooner.launch if sooner.moment == "before" and sooner.launch else BETWEEN] = None
+    if growth is None and not fault:
+        fault = "it was not read both before and after"
+    return growth, tuple(where), fault
 
 
 def _has_phases(case: CaseEvidence) -> bool:
@@ -668,8 +675,10 @@ def of_devices(
 ) -> tuple[Ledger, ...]:
     """A ledger for each device that one of the cases runs on."""
     ledgers = []
+    used = {name for case in cases for name in case.case.all_devices}
     for device in devices:
+        if device.id not in used:
+            continue
         own = tuple(case for case in cases if device.id in case.case.all_devices)
-        if own:
-            ledgers.append(Ledger(device=device, run=own[0].run, cases=own, scope=scope))
+        ledgers.append(Ledger(device=device, run=own[0].run, cases=own, scope=scope))
     return tuple(ledgers)

@@ -104,19 +104,22 @@ def users_seen(counted: UsersCounted, launch: LaunchEvidence, case: Case) -> Use
     )
 
 
-def unlisted(cases: Iterable[CaseEvidence], device: str) -> str:
-    """Why the processes on a device cannot be listed, or nothing; also where none was counted.
+def users_by_device(cases: Iterable[CaseEvidence]) -> Mapping[str, Sequence[UsersSeen]]:
+    """All processes that were counted beside launches of these cases, in their order."""
+    seen: dict[str, list[UsersSeen]] = {}
+    for evidence in cases:
+        for launch in evidence.launches:
+            for one in launch.users:
+                seen.setdefault(one.device, []).append(one)
+    return seen
+
+
+def why_unlisted(seen: Sequence[UsersSeen]) -> str:
+    """Why the processes on a device cannot be listed, by what was seen there, or nothing.
 
     A list that leaves out our own, whose first step is made, shows nobody: in a container drivers
     leave out processes that it cannot name.
     """
-    seen = [
-        one
-        for evidence in cases
-        for launch in evidence.launches
-        for one in launch.users
-        if one.device == device
-    ]
     ours = [one.count for one in seen if one.has_ours and one.count is not None]
     if ours and not any(ours):
         return HIDDEN

@@ -320,6 +320,10 @@ def _weighted_median(values: NDArray[np.float64], counts: NDArray[np.int64]) -> 
     return float(values[order[places]].mean())
 
 
+MANY = 2**12
+"""Readings from which on it takes long to make their rows anew, and little memory to keep them."""
+
+
 class Columns:
     """Readings, and their values by name in a row; rows are made when asked for, and kept.
 
@@ -336,10 +340,11 @@ class Columns:
 
     @classmethod
     def joined(cls, parts: Sequence[Columns]) -> Columns:
-        """Those of all parts, in their order; rows are put together of what the parts keep."""
+        """Those of all parts, in their order; rows of many are put together of what parts keep."""
         if len(parts) == 1:
             return parts[0]
-        return cls([one for part in parts for one in part.sampled], parts)
+        sampled = [one for part in parts for one in part.sampled]
+        return cls(sampled, parts if len(sampled) >= MANY else ())
 
     def __len__(self) -> int:
         return len(self.sampled)

@@ -155,7 +155,7 @@ class JournalIndex:
         """Compute the figures of all blocks that came since the last time."""
         settled = block_figures([block for _, block in self._unsettled])
         for (launch, _), figures in zip(self._unsettled, settled, strict=True):
-            launch.figures.append(figures)
+            launch.settle(figures)
         self._unsettled.clear()
 
     def _take_readings(

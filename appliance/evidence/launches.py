@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +66,18 @@ from appliance.statistics.steady_state import Series, classify
 from appliance.statistics.two_clocks import USUAL_MARGIN, ClockChoice, TimedBlock, choose
 
 CLOCK_AGREEMENT = 0.005  # two clocks over a case, as the median of its spans
+CLOCKS: tuple[Clock, Clock] = ("steps", "wall")
+NOTHING: Mapping[Any, Any] = MappingProxyType({})
+FEW = 4
+E = TypeVar("E")
+
+
+def _with(several: Sequence[E], one: E) -> Sequence[E]:
+    """The same and one more: a few in a tuple, and many in a list that grows."""
+    if isinstance(several, list):
+        several.append(one)
+        return several
+    return [*several, one] if len(several) >= FEW else (*several, one)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +123,8 @@ class LaunchEvidence:
     `has_reported` says that its process has sent a record, `has_stepped` that it has made its first
     step. `witnessed` are trains of equal work, `users` are processes on its devices. `stage_times`
     are what the ranks of the last start said that their time went to. What a launch has few of
-    stands in tuples: a large node plans tens of thousands, and most lists of most stay empty.
+    stands in tuples, and a list or mapping is made when there is something for it: a large node
+    plans tens of thousands of launches, of which most say nothing of most.
     `warm_step_ns` is by rank what a step of its warm-up typically took. `loads` keeps for each
     device the readings under load of so many readings and blocks.
     """
@@ -123,36 +138,36 @@ class LaunchEvidence:
     ends: tuple[LaunchEnded, ...] = ()
     started: Started | None = None
     calibrated: tuple[Calibrated, ...] = ()
-    warm_step_ns: dict[int, int | None] = field(default_factory=dict)
-    blocks: list[Block] = field(default_factory=list)
-    phases: list[PhaseBegan] = field(default_factory=list)
-    moments: list[str] = field(default_factory=list)
-    figures: list[BlockFigures] = field(default_factory=list)
-    readings: list[Sampled] = field(default_factory=list)
-    blocks_before: list[int | None] = field(default_factory=list)
-    excursions: list[tuple[str, str, str]] = field(default_factory=list)
+    warm_step_ns: tuple[tuple[int, int | None], ...] = ()
+    blocks: Sequence[Block] = ()
+    phases: Sequence[PhaseBegan] = ()
+    moments: Sequence[str] = ()
+    figures: Sequence[BlockFigures] = ()
+    readings: Sequence[Sampled] = ()
+    blocks_before: Sequence[int | None] = ()
+    excursions: Sequence[tuple[str, str, str]] = ()
     idle: tuple[IdleReading, ...] = ()
     users: tuple[UsersSeen, ...] = ()
-    witnessed: list[Witnessed] = field(default_factory=list)
+    witnessed: Sequence[Witnessed] = ()
     has_reported: bool = False
     has_stepped: bool = False
-    checks: list[Checked] = field(default_factory=list)
+    checks: Sequence[Checked] = ()
     digested: tuple[Digested, ...] = ()
-    repeated: list[Repeated] = field(default_factory=list)
-    examined: list[MismatchExamined] = field(default_factory=list)
+    repeated: Sequence[Repeated] = ()
+    examined: Sequence[MismatchExamined] = ()
     libraries: tuple[Libraries, ...] = ()
     float32_products: tuple[Float32Products, ...] = ()
     stage_times: tuple[StageTimes, ...] = ()
-    artifacts: dict[str, set[str]] = field(default_factory=dict)
+    artifacts: Mapping[str, set[str]] = field(default_factory=lambda: NOTHING)
     is_under_way: bool = False
     is_open: bool = False
     is_cut: bool = False
     is_of_before: bool = False
     was_interrupted: bool = False
     fault: str = ""
-    loads: dict[str, tuple[tuple[int, int], Columns]] = field(default_factory=dict)
-    _means: dict[Clock, tuple[int, float | None]] | None = None
-    _series: dict[Clock, tuple[int, Series]] | None = None
+    loads: tuple[tuple[str, tuple[int, int], Columns], ...] = ()
+    _means: tuple[int, float | None, float | None] = (-1, None, None)
+    _series: tuple[tuple[Clock, int, Series], ...] = ()
 
     @property
     def phase(self) -> str:
@@ -192,14 +207,10 @@ class LaunchEvidence:
         """ln(seconds) of a step; of an interrupted launch, from the blocks that it had finished."""
         if not self.is_counted:
             return None
-        self._means = {} if self._means is None else self._means
-        known = self._means.get(clock)
-        if known is None or known[0] != len(self.figures):
-            known = self._means[clock] = (
-                len(self.figures),
-                launch_statistic(self.figures, clock),
-            )
-        return known[1]
+        if self._means[0] != len(self.figures):
+            steps, wall = (launch_statistic(self.figures, by) for by in CLOCKS)
+            self._means = len(self.figures), steps, wall
+        return self._means[1 + CLOCKS.index(clock)]
 
     def samples(self, clock: Clock) -> list[tuple[str, NDArray[np.float64]]]:
         """The blocks of the first rank: when each was recorded, and the seconds of its steps.
@@ -225,13 +236,14 @@ class LaunchEvidence:
 
     def series(self, clock: Clock) -> Series:
         """What its timed steps look like over time; needs a block."""
-        self._series = {} if self._series is None else self._series
-        known = self._series.get(clock)
-        if known is None or known[0] != len(self.blocks):
-            with np.errstate(divide="ignore", invalid="ignore"):
-                series = classify(np.log(self.step_seconds(clock)))
-            known = self._series[clock] = len(self.blocks), series
-        return known[1]
+        for by, num_blocks, series in self._series:
+            if (by, num_blocks) == (clock, len(self.blocks)):
+                return series
+        with np.errstate(divide="ignore", invalid="ignore"):
+            series = classify(np.log(self.step_seconds(clock)))
+        others = tuple(one for one in self._series if one[0] != clock)
+        self._series = (*others, (clock, len(self.blocks), series))
+        return series
 
     @property
     def steps_to_target(self) -> float:
@@ -274,14 +286,14 @@ class LaunchEvidence:
                 self._prepare(event)
             case PhaseBegan():
                 self._inside()
-                self.phases.append(event)
+                self.phases = _with(self.phases, event)
             case Block():
                 self._inside()
-                self.blocks.append(event)
-                self.moments.append(utc)
+                self.blocks = _with(self.blocks, event)
+                self.moments = _with(self.moments, utc)
             case Witnessed():
                 self._inside()
-                self.witnessed.append(event)
+                self.witnessed = _with(self.witnessed, event)
             case (
                 Checked()
                 | Digested()
@@ -297,17 +309,23 @@ class LaunchEvidence:
                 self._inside()
                 if event.is_made and self.number != 0:
                     return  # a timed launch that makes a file itself depends on no other
-                self.artifacts.setdefault(event.name, set()).add(event.sha256)
+                known = self.artifacts.get(event.name, set())
+                self.artifacts = {**self.artifacts, event.name: {*known, event.sha256}}
             case _:  # its environment decides nothing, its counters are those of the run
                 pass
 
     def sample(self, event: Reading | ReadingsFolded, several: Sequence[Sampled], utc: str) -> None:
         """Add readings that were taken while it ran; `several` are what the event holds."""
         num_blocks = len(self.blocks) if self.is_under_way else None
-        self.readings += several
-        self.blocks_before += [num_blocks] * len(several)
-        if isinstance(event, ReadingsFolded):
-            self.excursions += [(utc, event.device, cause) for cause in event.causes]
+        for one in several:
+            self.readings = _with(self.readings, one)
+            self.blocks_before = _with(self.blocks_before, num_blocks)
+        for cause in event.causes if isinstance(event, ReadingsFolded) else ():
+            self.excursions = _with(self.excursions, (utc, event.device, cause))
+
+    def settle(self, figures: BlockFigures) -> None:
+        """Add the figures of the first of its blocks that has none yet."""
+        self.figures = _with(self.figures, figures)
 
     def _prepare(self, event: Started | Calibrated | Warmed) -> None:
         match event:
@@ -317,7 +335,9 @@ class LaunchEvidence:
                 self.calibrated += (event,)
                 self.is_under_way = True
             case Warmed():
-                self.warm_step_ns[event.rank] = launch_constants.median_ns(event.wall_ns)
+                median = launch_constants.median_ns(event.wall_ns)
+                others = (one for one in self.warm_step_ns if one[0] != event.rank)
+                self.warm_step_ns = (*others, (event.rank, median))
                 self.is_under_way = True
 
     def _keep(
@@ -332,7 +352,7 @@ class LaunchEvidence:
     ) -> None:
         match event:
             case Checked():
-                self.checks.append(event)
+                self.checks = _with(self.checks, event)
             case Digested():
                 self.digested += (event,)
             case Libraries():
@@ -340,9 +360,9 @@ class LaunchEvidence:
             case Float32Products():
                 self.float32_products += (event,)
             case Repeated():
-                self.repeated.append(event)
+                self.repeated = _with(self.repeated, event)
             case MismatchExamined():
-                self.examined.append(event)
+                self.examined = _with(self.examined, event)
             case StageTimes():
                 self.stage_times += (event,)
 
@@ -363,7 +383,7 @@ class LaunchEvidence:
         self.is_under_way = self.has_reported = self.has_stepped = False
         self.stage_times = ()
         if not self.is_of_before:  # launches have read what it had made
-            self.artifacts.clear()  # made anew; what it had checked stays
+            self.artifacts = NOTHING  # made anew; what it had checked stays
         self.is_of_before = False
 
     def _end(self, event: LaunchEnded) -> None:
@@ -483,9 +503,9 @@ class CaseEvidence:
 
     `launches` are the untimed one and the timed ones, `repeats` those of the deterministic phase.
     `decision` is None until an interim analysis has decided the case, then what is wrong with that,
-    or empty. `clocks` keeps what is said of the clocks, which several rulings ask. `sessions` are
-    those that the run is planned in, `margin` is the smallest that the case is judged with, like
-    0.03.
+    or empty. `known` keeps what is said of the clocks, and of launches, which several rulings ask.
+    `sessions` are those that the run is planned in, `margin` is the smallest that the case is
+    judged with, like 0.03.
     """
 
     case: Case
@@ -496,7 +516,7 @@ class CaseEvidence:
     sessions: int = 1
     decision: str | None = None
     version: int = 0
-    clocks: dict[str, tuple[int, str]] = field(default_factory=dict)
+    known: dict[str, tuple[int, str]] = field(default_factory=dict)
     margin: float = USUAL_MARGIN
     _choice: tuple[int, ClockChoice] | None = None
 
@@ -599,8 +619,12 @@ def evidence_fault(evidence: CaseEvidence) -> str:
     numbers = [launch.number for launch in evidence.launches]
     if numbers != list(range(evidence.case.launches + 1)):
         return "the planned launches are not those that the case asks for"
+    return evidence.run.fault or _cached(evidence, "launches", _launches_fault)
+
+
+def _launches_fault(evidence: CaseEvidence) -> str:
     faults = (launch.fault or _length_fault(launch, evidence) for launch in evidence.all_launches)
-    return evidence.run.fault or next(filter(None, faults), "")
+    return next(filter(None, faults), "")
 
 
 def _length_fault(launch: LaunchEvidence, evidence: CaseEvidence) -> str:
@@ -613,7 +637,7 @@ def _length_fault(launch: LaunchEvidence, evidence: CaseEvidence) -> str:
         lengths = [block.num_steps for block in blocks]
         least = wanted
         if least is None:
-            step_ns = launch.warm_step_ns.get(rank)
+            step_ns = dict(launch.warm_step_ns).get(rank)
             least = launch_constants.block_steps(evidence.protocol, step_ns)
         number = evidence.protocol.blocks if wanted is None else 1
         has_all = [block.index for block in blocks] == list(range(number))
@@ -682,10 +706,10 @@ def lost_steps(evidence: CaseEvidence) -> str:
 
 
 def _cached(evidence: CaseEvidence, name: str, find: Callable[[CaseEvidence], str]) -> str:
-    version, sentence = evidence.clocks.get(name, (-1, ""))
+    version, sentence = evidence.known.get(name, (-1, ""))
     if version != evidence.version:
         sentence = find(evidence)
-        evidence.clocks[name] = evidence.version, sentence
+        evidence.known[name] = evidence.version, sentence
     return sentence
 
 

@@ -325,9 +325,7 @@ def _beside(
 
 def _is_alike(one: Case, other: Case) -> bool:
     """Whether two cases of the suite differ in their scope and company alone."""
-    is_same = (one.workload, one.version, one.parameters) == (
-        other.workload,
-        other.version,
-        other.parameters,
-    )
+    if one.workload != other.workload:  # of most, which need not be looked at longer
+        return False
+    is_same = (one.version, one.parameters) == (other.version, other.parameters)
     return is_same and not one.variant and one.all_devices == other.all_devices and one.is_timed

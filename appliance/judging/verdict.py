@@ -26,7 +26,7 @@ from appliance.evidence.budget import Budget
 from appliance.evidence.case_results import case_result, common_clock, withheld
 from appliance.evidence.determinism import Disagreement, between_devices, exchanged
 from appliance.evidence.device_health import Scope
-from appliance.evidence.disturbance import disturbance, unlisted
+from appliance.evidence.disturbance import disturbance, users_by_device, why_unlisted
 from appliance.evidence.journal_index import JournalIndex
 from appliance.evidence.launches import CaseEvidence, LaunchEvidence, is_default_mode_bits
 from appliance.evidence.qualification import find as find_record
@@ -506,10 +506,11 @@ class Judge:
         clauses = {
             one.case.all_devices: clause for one in cases if (clause := disturbance(one, system))
         }
+        seen = users_by_device(cases)
         gaps = {
             device.id: gap
             for device in system.identity.devices
-            if (gap := unlisted(cases, device.id))
+            if (gap := why_unlisted(seen.get(device.id, [])))
         }
         words = [f" Not alone: {clause}." for clause in clauses.values()]
         named = {gap: [name for name in gaps if gaps[name] == gap] for gap in gaps.values()}

@@ -11,7 +11,7 @@ from pydantic import (
     Field,
 )
 
-from appliance.records.json import BigInt, Nanoseconds, Number, Record, Values
+from appliance.records.json import KEPT_ONCE, BigInt, Nanoseconds, Number, Record, Values
 from appliance.records.suite import Framework, LaunchMode, LibraryMode
 from appliance.records.system import Facts
 
@@ -192,11 +192,11 @@ class Counted(Record):
 
     kind: Literal["counted"] = "counted"
     device: str
-    counters: Mapping[str, int | None]
+    counters: Annotated[Mapping[str, int | None], KEPT_ONCE]
     launch: str = ""
     moment: Literal["before", "after"] = "before"
     is_same: bool = False
-    hints: Mapping[str, str] = field(default_factory=dict)
+    hints: Annotated[Mapping[str, str], KEPT_ONCE] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
 
 
@@ -335,7 +335,7 @@ class Float32Products(Record):
     launch: str
     rank: int
     moment: Literal["before", "after"]
-    formats: Mapping[str, str]
+    formats: Annotated[Mapping[str, str], KEPT_ONCE]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,11 +18,14 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
+    SerializationInfo,
     SerializerFunctionWrapHandler,
     TypeAdapter,
     ValidationError,
+    ValidatorFunctionWrapHandler,
     WithJsonSchema,
     WrapSerializer,
+    WrapValidator,
 )
 
 from appliance.errors import ApplianceError, RecordFormError
@@ -125,6 +128,18 @@ class Times(Sequence[int]):
         return {"version": 3, "shape": (length,), "typestr": kind, "data": (address, True)}
 
 
+def _read_times(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    """Times all at once; by the `handler`, one after another, where one is not as it should be."""
+    try:
+        times = Times(list(map(int, value)))
+        is_plain = list(map(str, times)) == value
+    except (TypeError, ValueError, OverflowError):
+        is_plain = False
+    if not is_plain:
+        return _compact(handler(tuple(value) if isinstance(value, list) else value))
+    return times if len(times) >= FEWEST_TIMES else times[:]
+
+
 def _compact(values: tuple[int, ...]) -> Any:
     if len(values) < FEWEST_TIMES:
         return values
@@ -134,11 +149,13 @@ def _compact(values: tuple[int, ...]) -> Any:
         return values
 
 
-def _as_tuple(value: Any, handler: SerializerFunctionWrapHandler) -> Any:
-    return handler(tuple(value) if isinstance(value, Times) else value)
+def _as_tuple(value: Any, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> Any:
+    if not isinstance(value, Times):
+        return handler(value)
+    return list(map(str, value)) if info.mode == "json" else tuple(value)
 
 
-Nanoseconds = Annotated[tuple[BigInt, ...], AfterValidator(_compact), WrapSerializer(_as_tuple)]
+Nanoseconds = Annotated[tuple[BigInt, ...], WrapValidator(_read_times), WrapSerializer(_as_tuple)]
 """Times as a record has them: to be read as a tuple, whatever holds them."""
 
 
@@ -179,6 +196,7 @@ class Readings(Mapping[str, float | None]):
 MOST_SHARED = 4096  # sets of names, or values; whoever sends more of them has no more room for it
 _PLACES: dict[tuple[str, ...], dict[str, int]] = {}
 _FLOATS: dict[float, float] = {}
+_MAPPINGS: dict[tuple[tuple[str, Any], ...], Mapping[str, Any]] = {}
 
 
 def _places_of(names: tuple[str, ...]) -> dict[str, int]:
@@ -194,6 +212,21 @@ def _shared(value: float | None) -> float | None:
     if value is None or value in _FLOATS or len(_FLOATS) < MOST_SHARED:
         return None if value is None else _FLOATS.setdefault(value, value)
     return value
+
+
+def _kept_once(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same values, of which all that are equal are one; its types tell equal values apart."""
+    key = tuple(values.items())
+    known = _MAPPINGS.get(key)
+    if known is None:
+        known = values
+        if len(_MAPPINGS) < MOST_SHARED:
+            _MAPPINGS[key] = values
+    return known
+
+
+KEPT_ONCE = AfterValidator(_kept_once)
+"""Of a mapping that many records have alike, of texts or of whole numbers, and never both."""
 
 
 def _as_dictionary(value: Any, handler: SerializerFunctionWrapHandler) -> Any:
@@ -268,7 +301,7 @@ class UnusualError(ValueError):
 
 
 _ENCODER = json.JSONEncoder(
-    ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False
+    ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False, check_circular=False
 )
 _MARK, _MARKED = "\0", re.compile(r'"\\u0000([-+.0-9e]+)"')
 """What stands before a number that is passed on as a text, and such a text as it is written."""
@@ -299,40 +332,58 @@ def _usual(value: Any, odd: list[float]) -> Any:
     if kind is str or value is None or kind is bool:
         return value
     if kind is dict:
-        return {
-            name: one if type(one) is str else _usual(one, odd) for name, one in value.items()
-        }
+        return {name: one if type(one) is str else _usual(one, odd) for name, one in value.items()}
     if kind is list:
         return [one if type(one) is str else _usual(one, odd) for one in value]
     if kind is float:
-        if -USUAL_MOST < value < USUAL_MOST:
-            if value == int(value):
-                return int(value)
-            if not -USUAL_LEAST < value < USUAL_LEAST:
-                return value
-        return _written(value, odd)
+        return _usual_float(value, odd)
     if kind is int and -USUAL_MOST < value < USUAL_MOST:
         return value
     raise UnusualError
 
 
-def _written(value: float, odd: list[float]) -> str:
+def _usual_float(value: float, odd: list[float]) -> float | str:
+    if -USUAL_MOST < value < USUAL_MOST:
+        if value == int(value):
+            return int(value)
+        if not -USUAL_LEAST < value < USUAL_LEAST:
+            return value
     if not math.isfinite(value):
         raise UnusualError
     odd.append(value)
     return _MARK + rfc8785.dumps(value).decode("ascii")
 
 
+_TO_LOOK_AT = re.compile(r'\.0(?![0-9])|[0-9]e[-+]|(?<!["0-9])[0-9]{16}|[^\x00-\x7f]')
+"""In JSON of Python's: a whole number as it writes it, an exponent, one of so many digits, or what
+is not ASCII. Texts of a record may look so as well."""
+
+
 def _is_canonical(record: object, kind: Any, text: bytes) -> bool:
     """Whether these bytes are what is written of the record."""
+    data = to_data(record, kind)
+    if _is_written_alike(data, text):
+        return True
     try:
-        return quick(to_data(record, kind)) == text
+        return quick(data) == text
     except UnusualError:
         pass
     try:
         return to_json(record, kind) == text
     except ApplianceError:  # an integer beyond 2**53: JSON that this program cannot have made
         return False
+
+
+def _is_written_alike(data: Any, text: bytes) -> bool:
+    """Whether Python writes these bytes, and they have no number that others write otherwise.
+
+    So it is of most lines of a journal, whose numbers need not be looked at one by one then.
+    """
+    try:
+        written: str = _ENCODER.encode(data)
+    except ValueError:
+        return False
+    return not _TO_LOOK_AT.search(written) and written.encode("ascii") == text
 
 
 def sha256(data: bytes) -> str:

@@ -123,6 +123,8 @@ def _is_outlier(values: Values) -> NDArray[np.bool_]:
     allowed = OUTLIER_RANGES * (windows[:, width - 1 - tenth] - windows[:, tenth])
     around = np.clip(np.arange(len(values)) - width // 2, 0, len(windows) - 1)
     is_far: NDArray[np.bool_] = np.abs(values - middle[around]) > allowed[around]
+    if not is_far.any():
+        return is_far
     runs = np.flatnonzero(np.diff(is_far, prepend=False, append=False)).reshape(-1, 2)
     for begin, end in runs[runs[:, 1] - runs[:, 0] >= SHORTEST]:
         is_far[begin:end] = False
@@ -135,8 +137,9 @@ def _levels(values: Values, equivalence: float) -> tuple[list[int], Values]:
     sums = np.concatenate(([0.0], np.cumsum(values)))
     while True:
         bounds = np.array([0, *ends])
-        means: Values = np.diff(sums[bounds]) / np.diff(bounds)
-        steps = np.abs(np.diff(means))
+        at = sums[bounds]
+        means: Values = (at[1:] - at[:-1]) / (bounds[1:] - bounds[:-1])
+        steps = np.abs(means[1:] - means[:-1])
         if len(steps) == 0 or steps.min() >= equivalence:
             return ends, means
         del ends[int(steps.argmin())]

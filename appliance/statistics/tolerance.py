@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -26,6 +27,7 @@ LEAST_PAIRS = 2
 Equivalence = Literal["equivalent", "different", "undecided"]
 
 
+@lru_cache(maxsize=256)
 def tolerance_factor(count: int, p: float, gamma: float) -> float:
     """Factor k of the one-sided normal tolerance limit of `count` devices.
 

@@ -34,7 +34,13 @@ from appliance.records.verdict import Verdict
 from appliance.storage import limits, order_file, plain_files
 from appliance.storage.criteria_file import parse_criteria
 from appliance.storage.device_file import check_baselines
-from appliance.storage.journal import CHECKED_PASSES, FORGOTTEN_BYTES, followed, replay
+from appliance.storage.journal import (
+    CHECKED_PASSES,
+    FORGOTTEN_BYTES,
+    followed,
+    replay,
+    without_place,
+)
 from appliance.storage.plain_files import Folder
 from appliance.storage.qualified_file import check_qualified
 
@@ -132,7 +138,7 @@ def of_unfinished(
     It is handed the bundle without its lines, and these one after another: all of a large run's at
     once are most of the memory, and its bytes much of the rest, so a large journal is laid by in a
     file without a name. A confined child has read the same bytes before, and made the `check` of
-    what they say: of such a bundle, and of all lines, which no longer name the one before. Raises
+    what they say: of such a bundle, and of all lines, which no longer say their place. Raises
     as `read`, and EvidenceError, too, where that child did not survive.
     """
     files = _journal_laid_by(read_folder(folder, complete=False))
@@ -422,13 +428,13 @@ def lines_of(files: Mapping[str, bytes]) -> tuple[Line, ...]:
 
 
 def unchained_lines_of(files: Mapping[str, bytes]) -> tuple[tuple[Line, ...], str]:
-    """As `lines_of`, without each line's `prev`, which a tenth of memory goes to; and a digest.
+    """As `lines_of`, without each line's place, a quarter of their memory; and a digest.
 
     The sha256 is of the bytes as they were read here: a file that is mapped may change meanwhile.
     """
     digest = hashlib.sha256()
     lines = tuple(
-        replace(line, prev="") for line in followed(files[JOURNAL], sha256(files[PLAN]), digest)
+        without_place(line) for line in followed(files[JOURNAL], sha256(files[PLAN]), digest)
     )
     return lines, digest.hexdigest()
 

@@ -10,7 +10,6 @@ nothing elsewhere. What lies in it is read by a confined child before it is read
 
 from __future__ import annotations
 
-import ctypes
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 from appliance import extras
 from appliance.errors import EvidenceError, UsageError
 from appliance.evidence.journal_index import JournalIndex, index_of
+from appliance.ipc import confined_child
 from appliance.records.journal import Line
 from appliance.records.json import from_json, sha256, to_json
 from appliance.records.signer import Signer
@@ -106,7 +106,7 @@ def _read(folder: Folder, verb: str) -> tuple[bundle.Bundle, JournalIndex]:
     from appliance.verification import verify  # noqa: PLC0415 - half a second, which a run saves
 
     def check(run: bundle.Bundle, lines: list[Line]) -> None:
-        _trim_memory()
+        confined_child.give_back()
         try:
             verify.check_finished(run, lines)
         except EvidenceError as error:
@@ -116,18 +116,12 @@ def _read(folder: Folder, verb: str) -> tuple[bundle.Bundle, JournalIndex]:
             ) from None
 
     def indexed(run: bundle.Bundle, lines: Iterator[Line]) -> tuple[bundle.Bundle, JournalIndex]:
-        _trim_memory()
+        confined_child.give_back()
         index = index_of(run.plan, lines)
-        _trim_memory()
+        confined_child.give_back()
         return run, index
 
     return bundle.of_unfinished(folder, indexed, check)
-
-
-def _trim_memory() -> None:
-    """Give back what parsers have freed: of a large node a sixth of all that is held at most."""
-    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # of glibc
-        trim(0)
 
 
 def _view(source: bundle.Bundle, index: JournalIndex) -> View:

@@ -282,6 +282,7 @@ class _Walk:
     cases: Mapping[str, Case]
     launches: Mapping[str, Launch]
     places: Mapping[str, int]
+    devices: frozenset[str]
     controls: frozenset[str]
     clock: sessions.SessionClock
     left_time: LeftTime
@@ -331,6 +332,7 @@ def check_conduct(
         cases={case.id: case for case in plan.cases},
         launches={launch.id: launch for launch in plan.launches},
         places={name: place for place, group in enumerate(plan.groups) for name in group},
+        devices=frozenset(name for case in plan.cases for name in case.all_devices),
         controls=fresh_controls(plan.launches, plan.protocol.fresh_every),
         clock=sessions.SessionClock(plan),
         left_time=LeftTime(plan),
@@ -474,7 +476,7 @@ def _inject(walk: _Walk, event: Injected) -> None:
 
 def _count(walk: _Walk, event: Counted) -> None:
     """Counters are read of the plan's devices, between launches, and named for the right one."""
-    if all(event.device not in case.all_devices for case in walk.plan.cases):
+    if event.device not in walk.devices:
         raise walk.fault(f"counters are recorded of {event.device}, which the plan does not use")
     if walk.open:
         raise walk.fault(f"counters of {event.device} are recorded while a launch runs")
@@ -488,7 +490,7 @@ def _count(walk: _Walk, event: Counted) -> None:
 
 def _count_users(walk: _Walk, event: UsersCounted) -> None:
     """Processes are counted on the plan's devices, inside a launch while that runs."""
-    if all(event.device not in case.all_devices for case in walk.plan.cases):
+    if event.device not in walk.devices:
         raise walk.fault(f"processes are counted on {event.device}, which the plan does not use")
     if event.launch:
         launch = _launch(walk, event.launch)
@@ -772,7 +774,8 @@ def _interim_analysis(walk: _Walk, event: InterimAnalysis) -> None:
         )
     due = [f"{case.id}/{number}" for number in range(1, event.launches + 1)]
     later = f"{case.id}/{event.launches + 1}"
-    if any(name not in walk.ended for name in due) or later in walk.open | walk.ended.keys():
+    has_gone_on = later in walk.open or later in walk.ended
+    if has_gone_on or any(name not in walk.ended for name in due):
         raise walk.fault(
             f"the interim analysis at {case.id} was not taken after {event.launches} launches"
         )
@@ -784,7 +787,8 @@ def _interim_analysis(walk: _Walk, event: InterimAnalysis) -> None:
 
 
 def _record(walk: _Walk, launch: str) -> None:
-    if _launch(walk, launch).id not in walk.open - walk.halted:
+    name = _launch(walk, launch).id
+    if name not in walk.open or name in walk.halted:
         raise walk.fault(f"something is recorded of launch {launch} while it does not run")
 
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from mmap import mmap
 from pathlib import Path
@@ -67,6 +67,8 @@ SLOWEST_DERIVATION = 2 * 10**6  # bytes a second; a quarter of what is usual
 SMALL = 100 * 10**6  # bytes; as much is checked in the memory that any evidence may take
 MOST_REASONS = 3  # of workloads that cannot be compared; a sentence is to be read
 
+READ_BY_THEN = frozenset({bundles.PLAN, bundles.VERDICT, *bundles.RENDERINGS})
+"""Files that no check reads once the judge takes the lines."""
 ANSWERS = frozenset({"facts", "expectations"})
 """Checks without which what is expected of a run is not answered."""
 NOT_SHOWN = (
@@ -195,9 +197,8 @@ def verify_seen(path: Path, terms: Terms = ANYBODY) -> tuple[Verification, str]:
     room = evidence_path.journal_room(path, terms.total)
 
     def work() -> bytes:
-        examination, verification = _examined(path, terms, room)
-        seen = digest_of_read(examination.given, examination.files) if examination.files else ""
-        return _packed({"": _answer(verification), "seen": seen.encode()})
+        examination, verification = _examined(path, terms, room, is_kept=False)
+        return _packed({"": _answer(verification), "seen": examination.seen.encode()})
 
     try:
         parts = _taken_apart(confined_child.call(str(path), work, limits_of(terms.total)))
@@ -253,9 +254,10 @@ def read_confined(path: Path, terms: Terms = ANYBODY) -> tuple[Verification, Map
 
 
 def _examined(
-    path: Path, terms: Terms, room: mmap | None = None
+    path: Path, terms: Terms, room: mmap | None = None, *, is_kept: bool = True
 ) -> tuple[_Examination, Verification]:
     examination = _examination(evidence_path.given(path, terms.total, room), terms)
+    examination.is_kept = is_kept
     return examination, _verification(examination, _checks(examination))
 
 
@@ -324,11 +326,14 @@ class _Examination:
     facts: Facts
     moment: datetime
     unknown_journal: int
+    is_kept: bool = True  # whether somebody wants the files when all checks are made
     is_trusted: bool = False
     not_compared: list[str] = field(default_factory=list)
     are_words_next: bool = False
     unread: str = ""  # what a person would read, and nothing signed holds to anything
     files: Mapping[str, bytes] = field(default_factory=dict)
+    size: int = 0  # of all files that were found
+    seen: str = ""  # their digest
     signer: Signer | None = None
     statements: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
     signed_journal: str = ""
@@ -381,13 +386,13 @@ class _Check:
     rests_on: tuple[str, ...]
     run: Callable[[_Examination], str]
     parses: bool = False  # what a stranger wrote, with parsers that he may make slow
-    is_made_late: bool = False  # it takes the lines, or rests on a check that does
+    turn: int = 1  # 0 before the records are parsed, 2 where the lines are taken
 
 
 def _checks(examination: _Examination) -> tuple[CheckLine, ...]:
     """Make every check that can be made; a failed one takes along those that rest on it."""
     made: dict[str, CheckLine] = {}
-    for number, check in sorted(enumerate(CHECKS, 1), key=lambda one: one[1].is_made_late):
+    for number, check in sorted(enumerate(CHECKS, 1), key=lambda one: one[1].turn):
         missing = [name for name in check.rests_on if made[name].status != "pass"]
         if missing:
             outcome: tuple[Status, str] = ("not_done", f'rests on "{missing[0]}"')
@@ -396,11 +401,12 @@ def _checks(examination: _Examination) -> tuple[CheckLine, ...]:
         made[check.name] = CheckLine(
             number=number, name=check.name, status=outcome[0], sentence=outcome[1]
         )
+        confined_child.give_back()
     return tuple(made[check.name] for check in CHECKS)
 
 
 def _outcome(check: _Check, examination: _Examination) -> tuple[Status, str]:
-    size = sum(map(len, examination.files.values())) or examination.given.size
+    size = examination.size or examination.given.size
     limit = _parsing_seconds if check.parses else _derivation_seconds
     try:
         with confined_child.processor_seconds(limit(size)):
@@ -475,7 +481,9 @@ def _files(examination: _Examination) -> str:
         needed = bundles.CARRIED_FILES
         optional = (bundles.JOURNAL, *bundles.OPTIONAL_FILES)
     bundles.check_names(files, needed=needed, optional=optional)
-    examination.files = files
+    examination.files, examination.size = files, sum(map(len, files.values()))
+    if not examination.is_kept:  # they are let go of before all is done
+        examination.seen = digest_of_read(given, files)
     return f"{len(files)} files, none missing and none too many"
 
 
@@ -673,7 +681,11 @@ def _interim_analyses(examination: _Examination) -> str:
     bundle = examination.bundle
     examination.judge = _judge_of(bundle)
     lines = list(bundle.lines)
-    examination.parsed = bundle = replace(bundle, lines=bundle.lines[-1:])
+    files = bundle.files
+    if not examination.is_kept:  # the large ones have been read, and what they say is parsed
+        files = {name: data for name, data in files.items() if name not in READ_BY_THEN}
+    examination.files = files
+    examination.parsed = bundle = replace(bundle, files=files, lines=bundle.lines[-1:])
     count = run_checks.check_interim_analyses(examination.judge, _taken_off(lines))
     return f"{count} interim analyses made again, each with the same answer"
 
@@ -701,7 +713,7 @@ def _derived(bundle: Bundle, judge: Judge) -> Verdict:
     derived = judge.verdict()
     if derived == bundle.verdict:
         return derived
-    where = difference(to_data(derived), to_data(bundle.verdict))
+    where = _first_difference(derived, bundle.verdict)
     if where is not None:
         made_by = bundle.plan.bench_version
         hint = "" if made_by == VERSION else f"; it was made by bench {made_by}, this is {VERSION}"
@@ -721,6 +733,7 @@ def _pages(examination: _Examination) -> str:
     num_html = bundles.check_carried(
         html_attachments.carried_files(files[bundles.HTML]), files, bundles.HTML
     )
+    confined_child.collect_garbage()  # a PDF's objects hold each other
     return f"report.pdf is signed and carries {num_pdf} of these files, report.html {num_html}"
 
 
@@ -789,26 +802,44 @@ def _facts(examination: _Examination) -> str:
 
 
 CHECKS = (
-    _Check(name="files", rests_on=(), run=_files, parses=True),
+    _Check(name="files", rests_on=(), run=_files, parses=True, turn=0),
     # An untrusted signer's evidence is checked all the same: whether it is sound is of use.
-    _Check(name="signer", rests_on=("files",), run=_signer, parses=True),
-    _Check(name="statement", rests_on=("files",), run=_statement, parses=True),
-    _Check(name="report", rests_on=("statement",), run=_report, parses=True),
+    _Check(name="signer", rests_on=("files",), run=_signer, parses=True, turn=0),
+    _Check(name="statement", rests_on=("files",), run=_statement, parses=True, turn=0),
+    _Check(name="report", rests_on=("statement",), run=_report, parses=True, turn=0),
     _Check(name="records", rests_on=("statement",), run=_records, parses=True),
     _Check(name="chain", rests_on=("records",), run=_chain),
     _Check(name="conduct", rests_on=("chain",), run=_conduct),
-    _Check(
-        name="interim analyses", rests_on=("conduct",), run=_interim_analyses, is_made_late=True
-    ),
-    _Check(name="verdict", rests_on=("conduct",), run=_verdict, is_made_late=True),
+    _Check(name="interim analyses", rests_on=("conduct",), run=_interim_analyses, turn=2),
+    _Check(name="verdict", rests_on=("conduct",), run=_verdict, turn=2),
     _Check(name="facts", rests_on=("conduct",), run=_facts),
-    _Check(name="pages", rests_on=("report",), run=_pages, parses=True),
+    _Check(name="pages", rests_on=("report",), run=_pages, parses=True, turn=0),
     _Check(name="attempt", rests_on=("conduct",), run=_attempt),
     _Check(name="expectations", rests_on=("records",), run=_expected),
 )
 
 
 # ------------------------------------------------------------------ comparisons
+
+
+def _first_difference(derived: Verdict, stated: Verdict | None) -> str | None:
+    """As `difference`, of two verdicts; of a long one a part at a time is made plain data."""
+    if stated is None:
+        return ""
+    for name in (one.name for one in fields(Verdict)):
+        one, other = getattr(derived, name), getattr(stated, name)
+        pairs: Iterable[tuple[str, object, object]] = [(name, one, other)]
+        if isinstance(one, tuple) and len(one) == len(other):
+            pairs = ((f"{name}[{place}]", one[place], other[place]) for place in range(len(one)))
+        for where, left, right in pairs:
+            found = None if left == right else difference(_plain(left), _plain(right), where)
+            if found is not None:
+                return found
+    return None
+
+
+def _plain(value: object) -> Any:
+    return to_data(value) if isinstance(value, Record) else value
 
 
 def difference(left: Any, right: Any, where: str = "") -> str | None:

@@ -16,7 +16,7 @@ from support.builders import (
 )
 
 from appliance.errors import EvidenceError
-from appliance.evidence.disturbance import HIDDEN, disturbance, unlisted
+from appliance.evidence.disturbance import HIDDEN, disturbance, users_by_device, why_unlisted
 from appliance.evidence.journal_index import index_of
 from appliance.evidence.launches import CaseEvidence
 from appliance.judging.verdict import judge
@@ -122,7 +122,8 @@ def test_a_process_that_is_ours_is_no_other() -> None:
 def test_a_list_that_is_refused_or_leaves_out_our_own_shows_nobody(
     before: int | None, inside: int | None, gap: str
 ) -> None:
-    assert unlisted([case_of(beside(before, inside, IDLE))], DEVICE) == gap
+    seen = users_by_device([case_of(beside(before, inside, IDLE))])
+    assert why_unlisted(seen.get(DEVICE, [])) == gap
 
 
 @pytest.mark.parametrize(
