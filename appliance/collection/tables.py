@@ -218,6 +218,10 @@ def store(folder: Path, rows: Mapping[str, Sequence[Row]]) -> None:
                 base.execute(_copy(table, lines, made))
                 lines.unlink()
                 os.replace(made, made.name, dst_dir_fd=own.descriptor)
+    except NotADirectoryError:
+        raise OutputError(
+            f"{folder} is a link or a file, where the tables' folder goes: remove it"
+        ) from None
     except (OSError, duckdb.IOException) as error:
         reason = getattr(error, "strerror", None) or error
         raise OutputError(
