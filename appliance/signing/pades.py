@@ -371,10 +371,10 @@ def _embedded(tree: Any) -> Iterator[tuple[str, bytes]]:
 
 
 def _check_associated(catalog: Any, names: Any) -> None:
-    """EvidenceError where the files that the document is associated with are not its attachments."""
+    """EvidenceError where files that the document is associated with are not attached to it."""
     listed = names["/EmbeddedFiles"]["/Names"] if "/EmbeddedFiles" in names else ()
     known = {_place(listed, index) for index in range(1, len(listed), 2)}
-    associated = catalog["/AF"] if "/AF" in catalog else ()
+    associated = catalog["/AF"] if "/AF" in catalog else ()  # noqa: SIM401 - `get` follows nothing
     if not {_place(associated, index) for index in range(len(associated))} <= known:
         raise EvidenceError(f"{NAME} is associated with files that are not among its attachments")
 

@@ -3,8 +3,8 @@
 Whoever holds the key can sign a PDF that runs a script, asks for an address when a page is shown,
 or fills in what a reader sees. bench writes none of that: from the catalog over outlines and pages
 to annotations there is text, links into the document and to addresses, and one field for the
-signature. Only what a program may act upon is looked at here, and what turns, cuts, covers or folds a
-page away: not what is drawn on it.
+signature. Only what a program may act upon is looked at here, and what turns, cuts, covers a page:
+not what is drawn on it.
 """
 
 from __future__ import annotations
@@ -45,19 +45,16 @@ def check_passive(catalog: Any, name: str) -> None:
     )
     if not is_passive:
         raise EvidenceError(
-            f"{name} has a script, an action, a form, an annotation, or what turns, cuts or covers a "
-            "page, as no report of ours has"
+            f"{name} has a script, an action, a form, an annotation, or what turns, cuts or covers "
+            "a page, as no report of ours has"
         )
 
 
 def _is_still(node: Any) -> bool:
     action, kind = _got(node, "/A"), node.get("/Subtype")
     is_link = not action or (str(action.get("/S")) in LINKS and "/Next" not in action)
-    return (
-        is_link
-        and not (TRIGGERS | HIDING) & set(node)
-        and (kind is None or str(kind) in ANNOTATIONS)
-    )
+    is_known = kind is None or str(kind) in ANNOTATIONS
+    return is_link and is_known and not (TRIGGERS | HIDING) & set(node)
 
 
 def _nodes(catalog: Any, name: str) -> Iterator[Any]:

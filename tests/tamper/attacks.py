@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tamper.forgeries import FORGERIES, OPEN
-from tamper.pages import HTML, PDF
+from tamper.pages import HTML, PDF, REFUSED
 from tamper.tamperings import TAMPERINGS
 
 ROOT = Path(__file__).parents[2]
@@ -81,9 +81,9 @@ ATTACKS = (
         number=7,
         title="pages that say another thing than the verdict, with the key",
         at_first="accepted",
-        today=f"the pages are written again: {len(HTML)} of {len(HTML)} other report.html are refused; "
-        f"{len(PDF)} of {len(PDF)} other report.pdf are `not compared`, as one is that other fonts or "
-        "libraries laid out",
+        today=f"{len(HTML)} of {len(HTML)} other report.html refused, as they are written again; "
+        f"of {len(PDF)} other report.pdf {len(REFUSED)} refused and {len(PDF) - len(REFUSED)} `not "
+        "compared`, as one that other fonts or libraries laid out",
         tests=("test_written_pages.py",),
     ),
     Attack(
