@@ -25,7 +25,7 @@ LONGEST_FIELD = 120
 """Characters of a rack or a serial."""
 COLUMNS = ("name", "rack", "serial", "devices")
 LISTED = ", and each node of a list apart (`scontrol show hostnames`)"
-LARGEST = 64 * 2**20
+LARGEST = 32 * 2**20
 """Bytes of an inventory."""
 
 
