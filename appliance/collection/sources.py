@@ -24,6 +24,8 @@ from appliance.storage import bundle as bundles
 from appliance.storage import limits, plain_files
 
 ZIP = ".zip"
+DEEPEST = 64
+"""Folders inside each other that are looked through; a campaign's bundles lie four deep."""
 SCHEME = "://"
 KNOWN = {*bundles.FINISHED_FILES, *bundles.OPTIONAL_FILES}
 
@@ -72,6 +74,11 @@ def _local(place: Path) -> Iterator[Candidate]:
     for folder, inner, names in os.walk(place, onerror=_unreadable):
         inner.sort()
         path = Path(folder)
+        if len(path.parts) - len(place.parts) > DEEPEST:
+            raise UsageError(
+                f"{Path(*path.parts[: len(place.parts) + 1])} has more than {DEEPEST} folders "
+                "inside each other: name those that hold bundles"
+            )
         if bundles.REPORT in names:
             inner.clear()
             yield _folder(path, names)

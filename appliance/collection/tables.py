@@ -7,6 +7,7 @@ them. Rows stand in the order of nodes, so that the same ledger gives the same b
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from appliance.collection import outliers
 from appliance.collection.outliers import Analysis, Series
 from appliance.collection.standing import Fleet, Standing
 from appliance.errors import OutputError
+from appliance.storage.plain_files import Folder
 
 FOLDER = "tables"
 TESTED = "step_seconds"
@@ -202,8 +204,10 @@ def store(folder: Path, rows: Mapping[str, Sequence[Row]]) -> None:
     import duckdb  # noqa: PLC0415 - 70 MB, and of a part that others do without
 
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
         with (
+            Folder.at(folder.parent) as above,
+            above.inner(folder.name, make=True) as own,
             tempfile.TemporaryDirectory(dir=folder.parent, prefix=".tables-") as scratch,
             duckdb.connect(config=_settings(scratch)) as base,
         ):
@@ -213,7 +217,11 @@ def store(folder: Path, rows: Mapping[str, Sequence[Row]]) -> None:
                 made = Path(scratch) / f"{table}.parquet"
                 base.execute(_copy(table, lines, made))
                 lines.unlink()
-                made.replace(folder / made.name)
+                os.replace(made, made.name, dst_dir_fd=own.descriptor)
+    except NotADirectoryError:
+        raise OutputError(
+            f"{folder} is a link or a file, where the tables' folder goes: remove it"
+        ) from None
     except (OSError, duckdb.IOException) as error:
         reason = getattr(error, "strerror", None) or error
         raise OutputError(

@@ -10,6 +10,7 @@ import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -24,7 +25,7 @@ LONGEST_FIELD = 120
 """Characters of a rack or a serial."""
 COLUMNS = ("name", "rack", "serial", "devices")
 LISTED = ", and each node of a list apart (`scontrol show hostnames`)"
-LARGEST = 64 * 2**20
+LARGEST = 32 * 2**20
 """Bytes of an inventory."""
 
 
@@ -144,7 +145,7 @@ def _of_csv(data: bytes, name: str) -> list[InventoryNode]:
                 f"{name} begins with the columns {_shown(', '.join(columns))}: write name, and of "
                 "rack, serial, devices what is known"
             )
-        return [_row(row, name, rows.line_num) for row in rows]
+        return list(islice((_row(row, name, rows.line_num) for row in rows), MOST_NODES + 1))
     except (UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"{name} is not CSV in UTF-8: {error}") from None
 

@@ -53,6 +53,12 @@ def load(pem: bytes, refusal: BenchError) -> x509.Certificate:
         return x509.load_der_x509_certificate(der)
 
 
+def of_pem(pem: bytes) -> x509.Certificate:
+    """The first certificate in PEM form; raises one of UNREADABLE."""
+    with quiet():
+        return x509.load_pem_x509_certificate(pem)
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
     """Without what a library says on stderr of a certificate that it reads all the same."""
@@ -87,7 +93,7 @@ def purpose_fault(certificate: x509.Certificate) -> str:
 
 def _der(pem: bytes, refusal: BenchError) -> bytes:
     try:
-        certificate = x509.load_pem_x509_certificate(pem)
+        certificate = of_pem(pem)
     except UNREADABLE:
         raise refusal from None
     with suppress(*UNREADABLE):

@@ -334,7 +334,7 @@ def is_development(certificate: x509.Certificate) -> bool:
 def certificate_of(signer: Signer) -> x509.Certificate:
     """The signer's certificate; EvidenceError if signer.json says of it what is not so."""
     try:
-        certificate = x509.load_pem_x509_certificate(signer.certificate_pem.encode())
+        certificate = certificates.of_pem(signer.certificate_pem.encode())
         again = _signer(certificate, signer.role)
     except certificates.UNREADABLE:
         raise EvidenceError("signer.json holds no certificate in PEM form") from None

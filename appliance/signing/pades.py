@@ -49,6 +49,8 @@ from appliance.signing.passive_pdf import check_passive
 FIELD = "Signature"
 NAME = "report.pdf"
 LARGEST_LOAD = 2**26  # bytes of all attachments; a report uses a quarter of it at most
+ELSEWHERE = frozenset({"/FS", "/RF", "/DOS", "/Mac", "/Unix", "/FFilter", "/FDecodeParms"})
+"""Keys by which a reader of PDF may save another file than the one that is checked here."""
 PARSED_BYTES, PARSED_FOR_A_BYTE = 6 * 10**7, 3
 """Memory that a PDF may take while it is parsed: ten times what that of 64 devices takes."""
 LONGEST_ECDSA = 72  # bytes of an ECDSA P-256 signature in DER
@@ -340,6 +342,7 @@ def attachments(data: bytes) -> Mapping[str, bytes]:
         with _little_memory(data, LARGEST_LOAD):
             names = catalog.get("/Names", {})
             entries = list(_embedded(names["/EmbeddedFiles"])) if "/EmbeddedFiles" in names else []
+            _check_associated(catalog, names)
     except EvidenceError:
         raise
     except Exception:  # noqa: BLE001 - a hostile file may make a parser raise anything
@@ -360,14 +363,33 @@ def _embedded(tree: Any) -> Iterator[tuple[str, bytes]]:
         name = str(specification["/UF"])
         if str(specification["/F"]) != name:
             raise EvidenceError(f"{NAME}: the attachment {name} has two names")
+        if set(specification) & ELSEWHERE or set(specification["/EF"]) != {"/F"}:
+            raise EvidenceError(f"{NAME}: the attachment {name} is more than one file")
         content = _content(specification["/EF"]["/F"], room)
         room -= len(content)
         yield name, content
 
 
+def _check_associated(catalog: Any, names: Any) -> None:
+    """EvidenceError where files that the document is associated with are not attached to it."""
+    listed = names["/EmbeddedFiles"]["/Names"] if "/EmbeddedFiles" in names else ()
+    known = {_place(listed, index) for index in range(1, len(listed), 2)}
+    associated = catalog["/AF"] if "/AF" in catalog else ()  # noqa: SIM401 - `get` follows nothing
+    if not {_place(associated, index) for index in range(len(associated))} <= known:
+        raise EvidenceError(f"{NAME} is associated with files that are not among its attachments")
+
+
+def _place(array: Any, index: int) -> tuple[int, int] | None:
+    """The number of the object that an entry refers to; None for one that stands there itself."""
+    one = array.raw_get(index)
+    return (one.idnum, one.generation) if isinstance(one, generic.IndirectObject) else None
+
+
 def _content(stream: generic.StreamObject, room: int) -> bytes:
     """Content of an attachment, of `room` bytes at most: a small file may inflate to gigabytes."""
     kind = stream.get("/Filter")
+    if (ELSEWHERE | {"/F", "/DP"}) & set(stream):
+        raise EvidenceError(f"{NAME}: the content of an attachment is said to lie elsewhere")
     if kind is None and len(stream.encoded_data) <= room:
         return stream.encoded_data
     if kind == "/FlateDecode" and "/DecodeParms" not in stream:

@@ -3,7 +3,8 @@
 Whoever holds the key can sign a PDF that runs a script, asks for an address when a page is shown,
 or fills in what a reader sees. bench writes none of that: from the catalog over outlines and pages
 to annotations there is text, links into the document and to addresses, and one field for the
-signature. Only what a program may act upon is looked at here, not what is drawn.
+signature. Only what a program may act upon is looked at here, and what turns, cuts, covers a page:
+not what is drawn on it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,18 @@ NAMES = frozenset({"/EmbeddedFiles", "/Dests"})
 FORM = frozenset({"/Fields", "/SigFlags"})
 LINKS = frozenset({"/GoTo", "/URI"})
 ANNOTATIONS = frozenset({"/Link", "/Widget"})
+HIDING = frozenset(
+    {
+        "/OCProperties",  # parts that are shown or not as their reader chooses
+        "/Collection",  # the files that it carries in the place of its pages
+        "/NeedsRendering",
+        "/CropBox",
+        "/Rotate",
+        "/UserUnit",
+        "/AP",  # an annotation that is drawn over the page
+    }
+)
+"""Of the catalog, pages and annotations: what bench writes in none of them."""
 MOST_NODES = 100_000
 """Pages, annotations and titles of its outlines; those of 64 devices are a hundred."""
 
@@ -32,14 +45,16 @@ def check_passive(catalog: Any, name: str) -> None:
     )
     if not is_passive:
         raise EvidenceError(
-            f"{name} has a script, an action, a form or an annotation, as no report of ours has"
+            f"{name} has a script, an action, a form, an annotation, or what turns, cuts or covers "
+            "a page, as no report of ours has"
         )
 
 
 def _is_still(node: Any) -> bool:
     action, kind = _got(node, "/A"), node.get("/Subtype")
     is_link = not action or (str(action.get("/S")) in LINKS and "/Next" not in action)
-    return is_link and not TRIGGERS & set(node) and (kind is None or str(kind) in ANNOTATIONS)
+    is_known = kind is None or str(kind) in ANNOTATIONS
+    return is_link and is_known and not (TRIGGERS | HIDING) & set(node)
 
 
 def _nodes(catalog: Any, name: str) -> Iterator[Any]:

@@ -201,7 +201,7 @@ def verify_seen(path: Path, terms: Terms = ANYBODY) -> tuple[Verification, str]:
         return _packed({"": _answer(verification), "seen": examination.seen.encode()})
 
     try:
-        parts = _taken_apart(confined_child.call(str(path), work, limits_of(terms.total)))
+        parts = _taken_apart(confined_child.call(str(path), work, _limits(terms.total)))
     except GivenUpError:
         if not evidence_path.is_of_kind(path, "pdf"):
             raise
@@ -245,7 +245,7 @@ def read_confined(path: Path, terms: Terms = ANYBODY) -> tuple[Verification, Map
         return _packed({"": _answer(verification), **files})
 
     limits_here = replace(
-        limits_of(terms.total),
+        _limits(terms.total),
         most_memory_bytes=_memory_bytes(terms.total) + terms.total,
         answer_bytes=2 * terms.total,
     )
@@ -275,8 +275,7 @@ def _examination(given: Given, terms: Terms) -> _Examination:
     )
 
 
-def limits_of(total: int) -> confined_child.Limits:
-    """What a child may take that reads evidence of `total` bytes at most."""
+def _limits(total: int) -> confined_child.Limits:
     return confined_child.Limits(
         seconds=_derivation_seconds(total),
         most_memory_bytes=_memory_bytes(total),

@@ -109,7 +109,8 @@ def _compared(path: Path, terms: Terms, seen: str, name: str) -> _Compared:
     """One page against what is written of the records that it is of."""
     what = f"the words of {name}"
     try:
-        extras.require_rendering("a page to compare")
+        if name == bundles.PDF or not extras.importable_version("jinja2"):
+            extras.require_rendering("a page to compare")
     except UsageError as error:
         return _Compared(unknown=f"{what}: {error}")
     call = confined_child.Limits(

@@ -77,6 +77,13 @@ def test_a_name_that_is_no_nodes_is_refused(name: str, tmp_path: Path) -> None:
         inventory.read(path)
 
 
+def test_no_more_of_a_list_is_read_than_a_campaign_has_nodes(tmp_path: Path) -> None:
+    path = tmp_path / "nodes.csv"
+    path.write_text("name\n" + "a\n" * (inventory.MOST_NODES + 5) + "a,b\n")
+    with pytest.raises(UsageError, match=f"has {inventory.MOST_NODES + 1} nodes"):
+        inventory.read(path)
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tamper.forgeries import FORGERIES, OPEN
+from tamper.pages import HTML, PDF, REFUSED
 from tamper.tamperings import TAMPERINGS
 
 ROOT = Path(__file__).parents[2]
@@ -80,8 +81,10 @@ ATTACKS = (
         number=7,
         title="pages that say another thing than the verdict, with the key",
         at_first="accepted",
-        today="open: the files that they carry are compared, their words are not: judge by what "
-        "`verify` prints",
+        today=f"{len(HTML)} of {len(HTML)} other report.html refused, as they are written again; "
+        f"of {len(PDF)} other report.pdf {len(REFUSED)} refused and {len(PDF) - len(REFUSED)} `not "
+        "compared`, as one that other fonts or libraries laid out",
+        tests=("test_written_pages.py",),
     ),
     Attack(
         number=8,
@@ -161,6 +164,23 @@ ATTACKS = (
         at_first="taken for the facts of this release; 723 MB",
         today="refused; nothing of it but the verdict is handed over",
         tests=("test_hostile_paths.py", "test_large_bundles.py"),
+    ),
+    Attack(
+        number=21,
+        title="certificates with an extension twice or of version 9; with a critical extension "
+        "that nobody judges; for servers alone",
+        at_first="exit code 5; accepted; accepted",
+        today="refused",
+        tests=("test_odd_certificates.py",),
+    ),
+    Attack(
+        number=22,
+        title="the folder of a collection with links, FIFOs, tables of another form, a statement "
+        "that leaves tables out; bundles in folders without an end; a list of 30 million nodes",
+        at_first="the end of another file cut off, tables written elsewhere, waited for ever, exit "
+        "code 5, parsed before their digests were compared",
+        today="one sentence, before anything is written or parsed",
+        tests=("test_hostile_collections.py", "test_planned_fleets.py"),
     ),
 )
 

@@ -7,6 +7,7 @@ revision in which the signature is written, so that the file has no more revisio
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -72,7 +73,9 @@ HTML: dict[str, Html] = {
     "another_title": swapped(b"<title>", b"<title>8 x H100 "),
     "something_after_the_end": lambda page: page + b"<p>ACCEPTED",
     "a_link_elsewhere": put(BODY_END, b"<a href='https://example.org'>verify here</a>"),
-    "a_whole_number_more": swapped(b">12<", b">13<"),
+    "a_whole_number_more": lambda page: re.sub(
+        rb">(\d+)</td>", lambda one: b">%d</td>" % (int(one[1]) + 1), page, count=1
+    ),
 }
 
 
@@ -171,6 +174,35 @@ def files_beside_those_of_the_names(writer: pades._Writer) -> None:
     writer.update_root()
 
 
+def attachment(writer: pades._Writer) -> generic.DictionaryObject:
+    return writer.root["/Names"]["/EmbeddedFiles"]["/Names"][1]  # type: ignore[no-any-return]
+
+
+def an_attachment_of_two_files(writer: pades._Writer) -> None:
+    files = attachment(writer)["/EF"]
+    files[pdf_name("/UF")] = writer.add_object(stream(b"what readers save"))
+    writer.update_container(files)
+
+
+def an_attachment_that_lies_elsewhere(writer: pades._Writer) -> None:
+    content = attachment(writer)["/EF"]["/F"]
+    content[pdf_name("/F")] = generic.pdf_string("elsewhere")
+    writer.update_container(content)
+
+
+def a_link_that_covers_the_page(writer: pades._Writer) -> None:
+    drawn = writer.add_object(stream(b"1 g 0 0 99 99 re f"))
+    link = generic.DictionaryObject(
+        {
+            pdf_name("/Type"): pdf_name("/Annot"),
+            pdf_name("/Subtype"): pdf_name("/Link"),
+            pdf_name("/Rect"): numbers(0, 0, 999, 999),
+            pdf_name("/AP"): generic.DictionaryObject({pdf_name("/N"): drawn}),
+        }
+    )
+    writer.register_annotation(writer.find_page_for_modification(0)[0], writer.add_object(link))
+
+
 PDF: dict[str, Pdf] = {
     one.__name__: one
     for one in (
@@ -186,8 +218,24 @@ PDF: dict[str, Pdf] = {
         labels_of_pages,
         another_subject,
         files_beside_those_of_the_names,
+        an_attachment_of_two_files,
+        an_attachment_that_lies_elsewhere,
+        a_link_that_covers_the_page,
     )
 }
+REFUSED = frozenset(
+    {
+        "a_crop",
+        "a_rotation",
+        "a_user_unit",
+        "a_group_that_is_off",
+        "files_beside_those_of_the_names",
+        "an_attachment_of_two_files",
+        "an_attachment_that_lies_elsewhere",
+        "a_link_that_covers_the_page",
+    }
+)
+"""Those of PDF that are refused wherever they were laid out."""
 
 
 def signed(pages: bytes, key: Key, change: Pdf) -> bytes:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tamper import pages
 
+from appliance.errors import EvidenceError
 from appliance.signing import keys, pades
 from appliance.signing.keys import Key
 from appliance.storage import bundle
@@ -48,11 +49,21 @@ def test_a_page_that_says_another_thing_differs(name: str, rendered: Rendered) -
     assert written_again.difference(forged, rendered.html).startswith("it has ")
 
 
+def is_refused(data: bytes, rendered: Rendered) -> bool:
+    try:
+        pades.check_pdf(data, rendered.key.certificate)
+        pades.attachments(data)
+    except EvidenceError:
+        return True
+    return False
+
+
 @pytest.mark.parametrize("name", pages.PDF)
 def test_paper_that_shows_another_thing_is_none_of_ours(name: str, rendered: Rendered) -> None:
     forged = pages.signed(rendered.pdf, rendered.key, pages.PDF[name])
     assert forged.startswith(rendered.pdf)
     certificate = rendered.key.certificate
+    assert is_refused(forged, rendered) == (name in pages.REFUSED)
     assert not pades.is_of_pages(forged, rendered.pdf, certificate, reason=keys.REASON)
     ours = pages.signed(rendered.pdf, rendered.key, pages.no_change)
     assert pades.is_of_pages(ours, rendered.pdf, certificate, reason=keys.REASON)
