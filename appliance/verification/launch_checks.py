@@ -51,6 +51,7 @@ from appliance.records.journal import (
     Started,
     TimedStage,
     Warmed,
+    Witnessed,
 )
 from appliance.records.plan import Case, Launch, Plan
 from appliance.statistics.estimates import CLOCK_SLACK
@@ -69,6 +70,12 @@ NAMES: Mapping[type, str] = {
     StageTimes: "times of its stages",
 }
 """What each rank says at most once."""
+LOST, LOST_PER_STEP = 0.25, 20
+"""Of a block's time what its steps need not account for: so much of it, and for each step so often
+what one takes that does nothing. Of blocks of an H100 5.3 % at most were outside of their steps, of
+steps of 80 to 140 us, and on busy processors 0.5 %."""
+STAGED, STAGE_SLACK_NS, END_SLACK_NS = 0.5, 50_000_000, 30_000_000_000
+"""Part of a stage that what is timed in it must be, but for so much; and stages of a launch."""
 OUTPUT = ("first", 0, "output")
 """Phase, step and name of the one digest that a launch reports."""
 
@@ -270,6 +277,14 @@ def _clocks(records: _RankRecords) -> str:
     return ""
 
 
+def _witnesses(records: _RankRecords) -> str:
+    """A device that was watched by a clock of its own that it has not."""
+    calibrated = records.of(Calibrated)
+    if calibrated and records.of(Witnessed) and all(one.event_ns is None for one in calibrated):
+        return "watched its device by a clock of the device that it did not compare with another"
+    return ""
+
+
 def _empty_steps(records: _RankRecords) -> str:
     """Steps that do nothing which were not timed as a launch times them."""
     for calibrated in records.of(Calibrated):
@@ -326,8 +341,62 @@ def _stages(records: _RankRecords) -> str:
     return ""
 
 
+def _accounted(records: _RankRecords) -> str:
+    """Times that were made shorter: of steps in their block, of blocks and steps in their stage."""
+    empty = [one for made in records.of(Calibrated) for one in made.empty_ns or ()]
+    if not empty:
+        return ""  # a converted journal
+    for block in records.of(Block):
+        if block.folded or not block.wall_ns:
+            continue
+        lost = block.block_wall_ns - sum(block.wall_ns)
+        if lost > LOST * block.block_wall_ns + LOST_PER_STEP * max(empty) * block.num_steps:
+            return f"has steps that are no more than a part of their block {block.index}"
+    for stages in records.of(StageTimes):
+        times = stages.wall_ns
+        for stage, what, timed in _timed_stages(records):
+            if timed < STAGED * times.get(stage, 0) - STAGE_SLACK_NS:
+                return f"spent {times[stage] / 1e9:.3g} s on its {what}, and timed it as less"
+        whole = records.ended.wall_ns if records.ended is not None else 0
+        if sum(times.values()) < STAGED * whole - END_SLACK_NS:
+            return "has stages that together take much less than it did"
+    return ""
+
+
+def _timed_stages(records: _RankRecords) -> Iterator[tuple[TimedStage, str, int]]:
+    """Stages of which nearly all is timed, in words, with what was timed of them.
+
+    A build may be made ahead, and of a block's last step the state is copied for its check.
+    """
+    for started in records.of(Started):
+        if records.ahead is None:
+            yield "build", "build", started.build_ns
+        yield "first_step", "first step", started.first_step_ns
+    if not records.is_by_blocks:
+        return
+    yield "warm_up", "warm-up", sum(sum(one.wall_ns) for one in records.of(Warmed))
+    is_checked = any(one.phase in ("last", "sampled") for one in records.checks)
+    if not is_checked and records.case.ranks == 1 and not records.case.evaluate_every:
+        yield "timed", "blocks", sum(block.block_wall_ns for block in records.of(Block))
+
+
 BEFORE_BUILD: tuple[TimedStage, ...] = ("start", "import", "device")
 """Stages of a process that waits with its device set up."""
+
+
+def _ended_well(records: _RankRecords) -> str:
+    """A completed launch that says why it failed, or what no process can have held."""
+    ended = records.ended
+    if ended is None:
+        return ""
+    peak = ended.peak_memory_bytes
+    if peak is not None and peak <= 0:
+        return f"held {peak} bytes of memory, as no process does"
+    if ended.outcome != "completed":
+        return ""
+    if ended.reason or ended.detail or ended.exceptions or ended.exit_code:
+        return "completed, and says why it did not"
+    return ""
 
 
 def _stages_ahead(records: _RankRecords, times: Mapping[TimedStage, int]) -> str:
@@ -506,9 +575,12 @@ RULES: tuple[Callable[[_RankRecords], str], ...] = (
     _numbers,
     _lengths,
     _clocks,
+    _witnesses,
     _empty_steps,
     _spans,
     _stages,
+    _accounted,
+    _ended_well,
     _checked_steps,
     _load_phases,
     _own_bounds,

@@ -51,6 +51,8 @@ from appliance.records.journal import (
     NotObserved,
     Outcome,
     PhaseBegan,
+    Reading,
+    ReadingsFolded,
     RunEnded,
     RunPlanned,
     RunResumed,
@@ -426,6 +428,7 @@ def _resume(walk: _Walk, event: RunResumed) -> None:
     walk.unexcused.clear()
     walk.unhealthy.clear()
     walk.is_beginning = True
+    walk.log_boot = ""
 
 
 def _end_session(walk: _Walk, event: SessionEnded) -> None:
@@ -451,6 +454,7 @@ def _begin_session(walk: _Walk, event: SessionBegan) -> None:
         raise walk.fault(f"session {event.session} begins on another machine than the run")
     walk.session, walk.is_paused, walk.is_beginning = event.session, False, True
     walk.last_place = math.inf
+    walk.log_boot = ""
     walk.unhealthy.clear()
 
 
@@ -474,6 +478,9 @@ def _inject(walk: _Walk, event: Injected) -> None:
 
 def _count(walk: _Walk, event: Counted) -> None:
     """Counters are read of the plan's devices, between launches, and named for the right one."""
+    explained = [name for name in event.hints if event.counters.get(name) is not None]
+    if explained or any(event.counters.get(name) is not None for name in event.absent):
+        raise walk.fault(f"a counter of {event.device} is read, and it says why there is none")
     if all(event.device not in case.all_devices for case in walk.plan.cases):
         raise walk.fault(f"counters are recorded of {event.device}, which the plan does not use")
     if walk.open:
@@ -504,10 +511,21 @@ def _log(walk: _Walk, event: KernelLogRead | KernelLogged | NotObserved) -> None
         raise walk.fault("the kernel's log is read while a launch runs")
     if isinstance(event, KernelLogged) and event.launch:
         _launch(walk, event.launch)
+    if isinstance(event, NotObserved):
+        walk.log_boot = ""
     if isinstance(event, KernelLogRead):
+        if walk.log_boot not in ("", event.boot):
+            raise walk.fault("the kernel's log is read of another boot, and nobody went on with it")
         if event.boot == walk.log_boot and event.sequence < walk.log_sequence:
             raise walk.fault("the kernel's log is read up to an earlier place than before")
         walk.log_boot, walk.log_sequence = event.boot, event.sequence
+
+
+def _read(walk: _Walk, event: Reading | ReadingsFolded) -> None:
+    """A launch's readings are of its devices."""
+    _record(walk, event.launch)
+    if event.device not in walk.cases[walk.launches[event.launch].case].all_devices:
+        raise walk.fault(f"{event.device} is read for {event.launch}, which does not run on it")
 
 
 def _start(walk: _Walk, event: LaunchStarted) -> None:
@@ -654,6 +672,8 @@ def _fork(walk: _Walk, event: LaunchStarted, case: Case, *, is_forbidden: bool) 
 
 
 def _probe(walk: _Walk, event: ServerProbed) -> None:
+    if event.is_healthy and (event.reason or event.last_words):
+        raise walk.fault("a server is healthy and says what is wrong with it")
     if not event.is_healthy:
         walk.unhealthy.add(_Server(event.device, event.ranks, event.framework, event.library_mode))
 
@@ -792,6 +812,8 @@ RULES: Mapping[type, Callable[[_Walk, Any], None]] = {
     RunResumed: _resume,
     AttemptBegun: _begin_attempt,
     Injected: _inject,
+    Reading: _read,
+    ReadingsFolded: _read,
     Counted: _count,
     UsersCounted: _count_users,
     KernelLogRead: _log,

@@ -686,7 +686,7 @@ def jittered(forgery: Forgery, most_ns: int, most_steps: int | None = None) -> N
             block[name] = str(max(longer, int(block[name])) + rng.randint(0, most_ns))
 
 
-@refused("facts", "contradiction", "is 1e+300, as of no device", attack=12)
+@refused("facts", "contradiction", "is 1e+300 of cpu:0, as of no device", attack=12)
 def readings_that_no_device_has(forgery: Forgery) -> None:
     for event in forgery.events("reading"):
         values = event["values"]

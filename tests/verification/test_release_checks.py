@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from support.builders import bare_lines, ended, healthy_server
+from support.builders import SYSTEM, bare_lines, ended, healthy_server
 from support.bundles import healthy
 from support.known_facts import facts_file
 
@@ -25,17 +25,22 @@ from appliance.records.journal import (
     RunEnded,
     StageTimes,
 )
+from appliance.records.system import Fact
 from appliance.verification.facts import Facts
 from appliance.verification.facts_checks import Comparison, Judged, compare_release
 from appliance.verification.observation_checks import check_begun
 from appliance.version import RELEASED, VERSION
 
 PLAN = healthy().plan
+NODE = replace(
+    SYSTEM, conditions=replace(SYSTEM.conditions, facts={"load_1_minute": Fact(value=0.1)})
+)
 COUNTED = Counted(device="cpu:0", counters={})
 LOG = KernelLogRead(boot="", sequence=-1)
 LAUNCH = "gemm@cpu:0/1"
 STARTED = LaunchStarted(launch=LAUNCH, mode="forked", framework="torch")
-RAN_IN = Environment(launch=LAUNCH, rank=0, facts={})
+VERSIONS = {"python": Fact(value="3.11.7"), "torch": Fact(value="2.13.0")}
+RAN_IN = Environment(launch=LAUNCH, rank=0, facts=VERSIONS)
 STAGES = StageTimes(launch=LAUNCH, rank=0, wall_ns={"start": 1})
 ENDED = RunEnded(launches=0)
 BEGIN = datetime(2026, 11, 21, 12, tzinfo=UTC)  # of bare lines
@@ -44,7 +49,7 @@ BEGIN = datetime(2026, 11, 21, 12, tzinfo=UTC)  # of bare lines
 def compared(released: str, *events: Event, version: str = PLAN.bench_version) -> tuple[str, ...]:
     file = replace(facts_file(PLAN), released=released, bench_version=version)
     comparison = Comparison(plan=PLAN, facts=Facts(file=file))
-    run: Any = type("Run", (), {"plan": PLAN, "lines": bare_lines(events)})
+    run: Any = type("Run", (), {"plan": PLAN, "system": NODE, "lines": bare_lines(events)})
     compare_release(comparison, cast("Judged", run))
     return comparison.sentences()
 
