@@ -128,6 +128,11 @@ def _check_shortest(lines: Sequence[Line]) -> None:
     least: dict[tuple[str, int], float] = {}
     for event in (line.event for line in lines):
         if isinstance(event, Calibrated) and event.empty_ns:
+            if min(event.empty_ns) <= 0:
+                raise EvidenceError(
+                    f"journal.jsonl: launch {event.launch} times a step that does nothing as no "
+                    "time, and its clock is finer than that"
+                )
             least[event.launch, event.rank] = LEAST_OF_EMPTY * min(event.empty_ns)
         elif isinstance(event, Block | Warmed) and len(event.wall_ns):
             shortest = min(event.wall_ns)

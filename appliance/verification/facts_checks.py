@@ -21,6 +21,7 @@ from appliance.records.journal import (
     Check,
     Checked,
     Counted,
+    Digested,
     Environment,
     KernelLogRead,
     LaunchEnded,
@@ -57,11 +58,13 @@ OWN_CHECKS = frozenset(
 OWN_PHASES = frozenset({"repeated", "repeatability"})
 """Phases of checks of its own, whose bounds are fixed or hold two outputs of one launch."""
 OUTPUTS = frozenset({"first", "last"})
-TOLD: Mapping[type[Environment | StageTimes], str] = {
+TOLD: Mapping[type[Environment | StageTimes | Digested], str] = {
     Environment: "what it ran in",
+    Digested: "the bits of its first output",
     StageTimes: "the times of its stages",
 }
 """What a launch that completed has said, in a sentence."""
+PROCESSORS = "cpu"
 RAN_IN = ("python", "torch")
 """Versions that each launch reads of itself, and the probe of the node."""
 OF_INPUTS = frozenset({input_checks.CHECK, "known answers of the input generator"})
@@ -186,6 +189,19 @@ def _compare_watched(comparison: Comparison, lines: Sequence[Line]) -> None:
             "the kernel's log",
         )
     events = [line.event for line in lines]
+    last: KernelLogRead | NotObserved | LaunchEnded | None = None
+    was_read = False
+    for one in events:
+        if isinstance(one, KernelLogRead | NotObserved):
+            last, was_read = one, isinstance(one, KernelLogRead)
+        elif isinstance(one, LaunchEnded) and one.outcome == "completed":
+            last = one
+    if was_read and isinstance(last, LaunchEnded):
+        comparison.differs(
+            "journal.jsonl: the kernel's log was not read to the end of the run, and no word says "
+            "why",
+            "the kernel's log",
+        )
     probed = {one.framework for one in events if isinstance(one, ServerProbed)}
     forked = [one for one in events if isinstance(one, LaunchStarted) and one.framework]
     for one in forked:
@@ -200,13 +216,18 @@ def _compare_watched(comparison: Comparison, lines: Sequence[Line]) -> None:
 def _compare_told(comparison: Comparison, lines: Sequence[Line]) -> None:
     """What each launch says that completed: variables that change a library's arithmetic, say."""
     told: dict[str, set[type]] = {}
+    digesting = {one.id for one in comparison.plan.cases if one.is_repeatable}
+    repeats = {one.id for one in comparison.plan.launches if one.is_repeat}
     for event in (line.event for line in lines):
         if isinstance(event, LaunchStarted):
             told[event.launch] = set()
-        elif isinstance(event, Environment | StageTimes):
+        elif isinstance(event, Environment | StageTimes | Digested):
             told.setdefault(event.launch, set()).add(type(event))
         elif isinstance(event, LaunchEnded) and event.outcome == "completed":
-            for kind in TOLD.keys() - told.get(event.launch, set()):
+            case = event.launch.rpartition("/")[0]
+            digests = case in digesting and event.launch not in repeats
+            due = TOLD.keys() - (set() if digests else {Digested})
+            for kind in due - told.get(event.launch, set()):
                 comparison.differs(
                     f"journal.jsonl: launch {event.launch} completed and does not say {TOLD[kind]}",
                     TOLD[kind],
@@ -247,7 +268,17 @@ def _check_day(what: str, utc: str, released: str, version: str) -> None:
 
 
 def _compare_described(comparison: Comparison, system: System) -> None:
-    """A machine of which nothing is said: what cannot be read stands there with the reason."""
+    """A machine of which nothing is said: what cannot be read stands there with the reason.
+
+    Processors are called what their facts say.
+    """
+    for device in system.identity.devices:
+        model, memory = (value_of(device.facts, name) for name in ("model", "memory"))
+        other = model not in (None, device.model) or memory not in (None, device.memory_bytes)
+        if device.vendor == PROCESSORS and other:
+            comparison.differs(
+                f"system.json: {device.id} is called otherwise than it was read", "the machine"
+            )
     parts = {
         "the host": system.identity.host,
         "its software": system.identity.software,
@@ -313,7 +344,7 @@ def _compare_words(comparison: Comparison, case: Case) -> None:
     if known is None:
         comparison.left("what the workload is", case.id)
         return
-    for name in ("summary", "data_pattern"):
+    for name in ("summary", "data_pattern", "bound_by", "is_timed", "is_repeatable", "injector"):
         here, there = getattr(case, name), getattr(known, name)
         if here != there:
             comparison.differs(

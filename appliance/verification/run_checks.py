@@ -21,7 +21,7 @@ from appliance.judging.verdict import Judge
 from appliance.planning import sessions
 from appliance.planning.check_sampling import sampled_steps
 from appliance.planning.criterion_scope import MOST_ATTEMPTS, planned_bounds
-from appliance.planning.launch_constants import MOST_SESSIONS, SHARED_MEMORY
+from appliance.planning.launch_constants import MOST_SESSIONS, SEGMENTED, SHARED_MEMORY
 from appliance.planning.plan import (
     all_launches,
     case_analyses,
@@ -113,6 +113,7 @@ def check_plan(plan: Plan, system: System, files: Mapping[str, str]) -> None:
     if plan.repeat is not None and not plan.rerun_of:
         raise EvidenceError("plan.json fixes the steps of its launches and repeats no dispute")
     check_seed(plan)
+    _check_words(plan)
     _check_protocol(plan)
     _check_cases(plan, _named_devices(plan, system))
     planned = [launch.id for launch in plan.launches]
@@ -131,6 +132,15 @@ def _named_devices(plan: Plan, system: System) -> set[str]:
     if not VERSION_FORM.fullmatch(plan.bench_version):
         raise EvidenceError(f"plan.json: {plan.bench_version[:40]!r} is no version of bench")
     return set(listed)
+
+
+def _check_words(plan: Plan) -> None:
+    """EvidenceError for a plan that says of itself what no plan says that has such cases."""
+    if plan.redacted and not is_secret(plan.redacted):
+        raise EvidenceError("plan.json: what was redacted has a salt, and this is none of its sums")
+    has_load = any(case.workload in SEGMENTED for case in plan.cases)
+    if (plan.hours is not None or plan.stress) and not has_load:
+        raise EvidenceError("plan.json is of hours of load or of stress, and has no case of them")
 
 
 def check_seed(plan: Plan) -> None:

@@ -49,6 +49,8 @@ BEGIN = datetime(2026, 11, 21, 12, tzinfo=UTC)  # of bare lines
 def compared(released: str, *events: Event, version: str = PLAN.bench_version) -> tuple[str, ...]:
     file = replace(facts_file(PLAN), released=released, bench_version=version)
     comparison = Comparison(plan=PLAN, facts=Facts(file=file))
+    if LOG in events:
+        events = (*events, LOG)  # as it is read at the end, too
     run: Any = type("Run", (), {"plan": PLAN, "system": NODE, "lines": bare_lines(events)})
     compare_release(comparison, cast("Judged", run))
     return comparison.sentences()
