@@ -733,7 +733,7 @@ def warm_up_steps_of_a_nanosecond(forgery: Forgery) -> None:
 
 def each(forgery: Forgery, kind: str, **values: object) -> None:
     for event in forgery.events(kind):
-        event |= values
+        event.update(values)
 
 
 def again(forgery: Forgery, kind: str, **values: object) -> None:

@@ -334,6 +334,14 @@ def test_stages_that_fit_into_the_launch_are_let_through() -> None:
     assert fault(with_stages(0.5)(events)) == ""
 
 
+def test_a_stage_that_is_much_longer_than_what_was_timed_in_it_is_found() -> None:
+    """Whoever makes a first step shorter has its stage left, which is measured beside it."""
+    longer = with_stages(0.0, first_step=200_000_000)
+    assert "spent 0.2 s on its first step, and timed it as less" in fault(
+        longer(list(healthy().events))
+    )
+
+
 def test_sound_launches_are_let_through() -> None:
     assert fault(healthy().events) == ""
     assert fault(with_another(healthy().events)) == ""

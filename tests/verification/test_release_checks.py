@@ -16,6 +16,7 @@ from support.known_facts import facts_file
 from appliance.errors import EvidenceError
 from appliance.records.journal import (
     Counted,
+    Digested,
     Environment,
     Event,
     KernelLogRead,
@@ -41,6 +42,7 @@ LAUNCH = "gemm@cpu:0/1"
 STARTED = LaunchStarted(launch=LAUNCH, mode="forked", framework="torch")
 VERSIONS = {"python": Fact(value="3.11.7"), "torch": Fact(value="2.13.0")}
 RAN_IN = Environment(launch=LAUNCH, rank=0, facts=VERSIONS)
+BITS = Digested(launch=LAUNCH, rank=0, phase="first", step=0, what="output", digest="0")
 STAGES = StageTimes(launch=LAUNCH, rank=0, wall_ns={"start": 1})
 ENDED = RunEnded(launches=0)
 BEGIN = datetime(2026, 11, 21, 12, tzinfo=UTC)  # of bare lines
@@ -96,11 +98,13 @@ def launched(*told: Event, end: LaunchEnded | None = None, probe: bool = True) -
 
 
 def test_a_launch_that_completed_has_said_what_it_ran_in_and_its_stages() -> None:
-    assert launched(RAN_IN, STAGES) == ()
+    assert launched(RAN_IN, BITS, STAGES) == ()
     with pytest.raises(EvidenceError, match="completed and does not say what it ran in"):
-        launched(STAGES)
+        launched(BITS, STAGES)
     with pytest.raises(EvidenceError, match="completed and does not say the times of its stages"):
-        launched(RAN_IN)
+        launched(RAN_IN, BITS)
+    with pytest.raises(EvidenceError, match="does not say the bits of its first output"):
+        launched(RAN_IN, STAGES)
 
 
 def test_a_launch_that_did_not_complete_may_have_said_nothing() -> None:
