@@ -16,6 +16,11 @@ from typing import Protocol
 
 from appliance.errors import EvidenceError
 from appliance.linux.fact_reader import value_of
+from appliance.plausibility.reading_checks import (
+    excused_counter,
+    impossible_reading,
+    unread_launch,
+)
 from appliance.records.baseline import Peaks
 from appliance.records.journal import (
     Check,
@@ -39,11 +44,6 @@ from appliance.verification import input_checks
 from appliance.verification.facts import Facts
 from appliance.verification.known_checks import KnownCheck, WorkloadChecks, pattern
 from appliance.verification.observation_checks import moment_of
-from appliance.verification.reading_checks import (
-    excused_counter,
-    impossible_reading,
-    unread_launch,
-)
 from appliance.version import is_before_release
 
 RELATIVE = 1e-9  # figures of another machine may differ by this much

@@ -279,8 +279,8 @@ def _clocks(records: _RankRecords) -> str:
 
 def _witnesses(records: _RankRecords) -> str:
     """A device that was watched by a clock of its own that it has not."""
-    calibrated = records.of(Calibrated)
-    if calibrated and records.of(Witnessed) and all(one.event_ns is None for one in calibrated):
+    watched, calibrated = records.of(Witnessed), records.of(Calibrated)
+    if watched and calibrated and all(one.event_ns is None for one in calibrated):
         return "watched its device by a clock of the device that it did not compare with another"
     return ""
 

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 from appliance.errors import EvidenceError
+from appliance.plausibility.near_copies import check_near_copies
 from appliance.records.journal import (
     Block,
     Counted,
@@ -25,7 +26,6 @@ from appliance.records.journal import (
 )
 from appliance.records.plan import Plan
 from appliance.records.system import System
-from appliance.verification.near_copies import check_near_copies
 
 SET_BACK = timedelta(days=1)
 """More than any clock is set back in a run: a wrong zone is put right by less."""

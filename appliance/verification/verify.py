@@ -26,6 +26,7 @@ from appliance.errors import EvidenceError, GivenUpError, RecordFormError
 from appliance.ipc import confined_child
 from appliance.judging.verdict import Judge
 from appliance.planning import challenge_window, library_ranges
+from appliance.plausibility.clock_checks import check_clock
 from appliance.records.journal import LaunchEnded, Line
 from appliance.records.json import Record, from_json, sha256, to_data, to_json
 from appliance.records.plan import Plan
@@ -47,7 +48,6 @@ from appliance.verification import (
     run_checks,
     suite_checks,
 )
-from appliance.verification.clock_checks import check_clock
 from appliance.verification.evidence_path import Given, Kind
 from appliance.verification.facts import Facts, shipped
 from appliance.verification.facts import read as read_facts

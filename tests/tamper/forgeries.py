@@ -659,7 +659,7 @@ def slow_launches_as_copies_of_fast_ones(forgery: Forgery) -> None:
 
 @passes(attack=12)
 def copies_of_a_few_steps_with_other_last_digits(forgery: Forgery) -> None:
-    """More than these are found (tests/verification/test_near_copies.py)."""
+    """More than these are found (tests/plausibility/test_near_copies.py)."""
     jittered(forgery, 50, most_steps=8)
 
 

@@ -9,13 +9,13 @@ import pytest
 from support.builders import SYSTEM, bare_lines, ended
 from support.recorded_runs import RUNS, recorded_run
 
-from appliance.records.journal import Counted, Reading
-from appliance.records.vocabulary import RANGES, READINGS, possible, possible_counts
-from appliance.verification.reading_checks import (
+from appliance.plausibility.reading_checks import (
     excused_counter,
     impossible_reading,
     unread_launch,
 )
+from appliance.records.journal import Counted, Reading
+from appliance.records.vocabulary import RANGES, READINGS, possible, possible_counts
 
 LAUNCH, DEVICE = "gemm@cpu:0/1", "cpu:0"
 

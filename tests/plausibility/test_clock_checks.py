@@ -9,8 +9,8 @@ import pytest
 from support.recorded_runs import RUNS, recorded_run
 
 from appliance.errors import EvidenceError
+from appliance.plausibility.clock_checks import check_clock, is_fine
 from appliance.records.journal import Block, Event, Line, Warmed
-from appliance.verification.clock_checks import check_clock, is_fine
 
 SMOKE = "smoke"
 FINE = {"smoke", "small-jax-first"}
