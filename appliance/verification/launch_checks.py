@@ -74,6 +74,8 @@ LOST, LOST_PER_STEP = 0.25, 20
 """Of a block's time what its steps need not account for: so much of it, and for each step so often
 what one takes that does nothing. Of blocks of an H100 5.3 % at most were outside of their steps, of
 steps of 80 to 140 us, and on busy processors 0.5 %."""
+SHORTEST_NS, FEWEST_LOST = 200_000, 3
+"""Steps so long, and blocks of a case so many, from which on that is said."""
 STAGED, STAGE_SLACK_NS, END_SLACK_NS = 0.5, 50_000_000, 30_000_000_000
 """Part of a stage that what is timed in it must be, but for so much; and stages of a launch."""
 OUTPUT = ("first", 0, "output")
@@ -128,6 +130,7 @@ def check_launches(plan: Plan, lines: Sequence[Line]) -> None:
             fault = rule(one)
             if fault:
                 raise EvidenceError(f"journal.jsonl: launch {one.launch.id} {fault}")
+    _check_lost(ranks)
     _check_alike(ranks)
     _check_mismatches(ranks)
 
@@ -342,16 +345,7 @@ def _stages(records: _RankRecords) -> str:
 
 
 def _accounted(records: _RankRecords) -> str:
-    """Times that were made shorter: of steps in their block, of blocks and steps in their stage."""
-    empty = [one for made in records.of(Calibrated) for one in made.empty_ns or ()]
-    if not empty:
-        return ""  # a converted journal
-    for block in records.of(Block):
-        if block.folded or not block.wall_ns:
-            continue
-        lost = block.block_wall_ns - sum(block.wall_ns)
-        if lost > LOST * block.block_wall_ns + LOST_PER_STEP * max(empty) * block.num_steps:
-            return f"has steps that are no more than a part of their block {block.index}"
+    """Blocks and steps that were made shorter than the stage that they were timed in."""
     for stages in records.of(StageTimes):
         times = stages.wall_ns
         for stage, what, timed in _timed_stages(records):
@@ -390,7 +384,7 @@ def _ended_well(records: _RankRecords) -> str:
     if ended is None:
         return ""
     peak = ended.peak_memory_bytes
-    if peak is not None and peak <= 0:
+    if peak is not None and peak < 0:  # one that ends at once may be seen with none
         return f"held {peak} bytes of memory, as no process does"
     if ended.outcome != "completed":
         return ""
@@ -513,6 +507,28 @@ def _target(records: _RankRecords) -> str:
     if is_missed and all(check.is_within for check in last):
         return "did not come to its target, and no check of it says so"
     return ""
+
+
+def _check_lost(ranks: Sequence[_RankRecords]) -> None:
+    """EvidenceError for a case whose steps are no more than a part of their blocks.
+
+    In half of its blocks, or more: a busy host may stop a process between two steps.
+    """
+    lost: dict[str, list[bool]] = {}
+    for one in ranks:
+        empty = [empty for made in one.of(Calibrated) for empty in made.empty_ns or ()]
+        for block in one.of(Block) if empty else ():
+            if block.folded or block.block_wall_ns < SHORTEST_NS * block.num_steps:
+                continue
+            outside = block.block_wall_ns - sum(block.wall_ns)
+            most = LOST * block.block_wall_ns + LOST_PER_STEP * max(empty) * block.num_steps
+            lost.setdefault(one.case.id, []).append(outside > most)
+    for case, blocks in lost.items():
+        if len(blocks) >= FEWEST_LOST and 2 * sum(blocks) > len(blocks):
+            raise EvidenceError(
+                f"journal.jsonl: {sum(blocks)} of {len(blocks)} blocks of {case} have steps that "
+                "are no more than a part of them"
+            )
 
 
 def _check_alike(ranks: Sequence[_RankRecords]) -> None:

@@ -744,14 +744,14 @@ def again(forgery: Forgery, kind: str, **values: object) -> None:
     forgery.lines.insert(place + 1, line)
 
 
-@refused("conduct", "contradiction", "no more than a part of their block 0", attack=12)
+@refused("conduct", "contradiction", "are no more than a part of them", attack=12)
 def steps_of_half_their_time(forgery: Forgery) -> None:
     """In blocks that are as long as they were."""
     for block in forgery.events("block"):
         block["wall_ns"] = [str(int(one) // 2) for one in block["wall_ns"]]
 
 
-@refused("conduct", "contradiction", "no more than a part of their block 0", attack=12)
+@refused("conduct", "contradiction", "are no more than a part of them", attack=12)
 def blocks_of_twice_the_time_of_their_steps(forgery: Forgery) -> None:
     for block in forgery.events("block"):
         longer = str(2 * int(block["block_wall_ns"]))
