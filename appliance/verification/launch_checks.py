@@ -76,7 +76,7 @@ what one takes that does nothing. Of blocks of an H100 5.3 % at most were outsid
 steps of 80 to 140 us, and on busy processors 0.5 %."""
 SHORTEST_NS, FEWEST_LOST = 200_000, 3
 """Steps so long, and blocks of a case so many, from which on that is said."""
-STAGED, STAGE_SLACK_NS, END_SLACK_NS = 0.5, 50_000_000, 30_000_000_000
+STAGED, STAGE_SLACK_NS, END_SLACK_NS = 0.5, 5_000_000_000, 30_000_000_000
 """Part of a stage that what is timed in it must be, but for so much; and stages of a launch."""
 OUTPUT = ("first", 0, "output")
 """Phase, step and name of the one digest that a launch reports."""

@@ -751,13 +751,6 @@ def steps_of_half_their_time(forgery: Forgery) -> None:
         block["wall_ns"] = [str(int(one) // 2) for one in block["wall_ns"]]
 
 
-@refused("conduct", "contradiction", "are no more than a part of them", attack=12)
-def blocks_of_twice_the_time_of_their_steps(forgery: Forgery) -> None:
-    for block in forgery.events("block"):
-        longer = str(2 * int(block["block_wall_ns"]))
-        block |= {"block_wall_ns": longer, "block_raw_ns": longer}
-
-
 @refused(
     "conduct", "contradiction", "times its steps in whole microseconds", of_steps=True, attack=12
 )
