@@ -29,6 +29,7 @@ FLOORS: list[tuple[str, ...]] = [
         "appliance.evidence",
         "appliance.challenge",
         "appliance.scheduling",
+        "appliance.plausibility",
         "appliance.stress",
         "workloads.parts.numerics",
     ),

@@ -102,7 +102,7 @@ READINGS: Mapping[str, str] = {
 """Readings by name, with what they say."""
 
 COLDEST, HOTTEST = -100.0, 300.0
-"""Degrees Celsius, wider than the -50 to 200 that AMD's tools are believed (`vendors.amd.values`)."""
+"""Degrees Celsius, wider than the -50 to 200 in which AMD's tools are believed."""
 FASTEST_CLOCK = 1e11
 """Hertz; the clocks of the recorded H100 are 1.98e9 and 2.62e9 (tests/recorded/h100)."""
 MOST_WATTS = 1e5
@@ -162,6 +162,8 @@ def possible_counts(counters: Mapping[str, int | None]) -> dict[str, int | None]
     return {name: value if is_count(value) else None for name, value in counters.items()}
 
 
+OF_PROCESSORS = ("machine_checks", "thermal_throttles")
+"""Counters that processors alone have; their readings beside READINGS stand in RANGES."""
 COUNTERS: Mapping[str, tuple[Behaviour, str]] = {
     "ecc_corrected": ("growth", "memory errors that were corrected"),
     "ecc_uncorrected": ("growth", "memory errors that were not"),

@@ -45,6 +45,12 @@ MACHINE_CHECK = re.compile(
 )
 
 
+def most_absent(_: Device) -> frozenset[str]:
+    """What only a card has."""
+    of_cards = {name for name in (*COUNTERS, *READINGS) if name.startswith(OF_CARDS)}
+    return frozenset(of_cards | {"lost", "resets"})
+
+
 class Cpu:
     """Vendor of the node's processors; it has exactly one device.
 
@@ -121,11 +127,9 @@ class Cpu:
         values = {**self.read(device), **self.counters(device)}
         return {name: NO_SENSOR for name, value in values.items() if value is None}
 
-    def absent(self, device: Device) -> frozenset[str]:  # noqa: ARG002 - there is one
+    def absent(self, device: Device) -> frozenset[str]:
         """What only a card has: a slot, links, and memory of its own that replaces its rows."""
-        names = {*COUNTERS, *READINGS}
-        of_cards = {name for name in names if name.startswith(OF_CARDS)}
-        return frozenset(of_cards | {"lost", "resets"})
+        return most_absent(device)
 
     def kernel_fault(
         self,

@@ -35,6 +35,17 @@ def libraries_of(name: str) -> DeviceLibraries:
     return kind.libraries
 
 
+def most_absent(device: Device) -> frozenset[str] | None:
+    """All counters and readings that such a device may be said not to have, by its facts alone.
+
+    None where that does not follow from them, or the vendor is none of `MODULES`.
+    """
+    if device.vendor not in MODULES:
+        return None
+    rule = getattr(importlib.import_module(MODULES[device.vendor]), "most_absent", None)
+    return None if rule is None else frozenset(rule(device))
+
+
 VENDORS: Mapping[str, Callable[[], Vendor]] = {name: partial(make_vendor, name) for name in MODULES}
 
 

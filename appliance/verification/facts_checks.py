@@ -12,15 +12,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Protocol
 
 from appliance.errors import EvidenceError
+from appliance.linux.fact_reader import value_of
+from appliance.plausibility.reading_checks import (
+    excused_counter,
+    impossible_reading,
+    unread_launch,
+)
 from appliance.records.baseline import Peaks
 from appliance.records.journal import (
     Check,
     Checked,
     Counted,
+    Digested,
     Environment,
     KernelLogRead,
     LaunchEnded,
@@ -37,7 +43,7 @@ from appliance.records.workload import Resolved
 from appliance.verification import input_checks
 from appliance.verification.facts import Facts
 from appliance.verification.known_checks import KnownCheck, WorkloadChecks, pattern
-from appliance.verification.reading_checks import impossible_reading
+from appliance.verification.observation_checks import moment_of
 from appliance.version import is_before_release
 
 RELATIVE = 1e-9  # figures of another machine may differ by this much
@@ -52,11 +58,15 @@ OWN_CHECKS = frozenset(
 OWN_PHASES = frozenset({"repeated", "repeatability"})
 """Phases of checks of its own, whose bounds are fixed or hold two outputs of one launch."""
 OUTPUTS = frozenset({"first", "last"})
-TOLD: Mapping[type[Environment | StageTimes], str] = {
+TOLD: Mapping[type[Environment | StageTimes | Digested], str] = {
     Environment: "what it ran in",
+    Digested: "the bits of its first output",
     StageTimes: "the times of its stages",
 }
 """What a launch that completed has said, in a sentence."""
+PROCESSORS = "cpu"
+RAN_IN = ("python", "torch")
+"""Versions that each launch reads of itself, and the probe of the node."""
 OF_INPUTS = frozenset({input_checks.CHECK, "known answers of the input generator"})
 """Made before the first step alone, of a workload that draws its inputs on the device."""
 
@@ -142,7 +152,10 @@ def compare_release(comparison: Comparison, bundle: Judged) -> None:
     if not released:
         return
     if comparison.is_of_same_release:
-        _check_day(released, comparison.facts.version, bundle.lines[0])
+        version = comparison.facts.version
+        _check_day("journal.jsonl begins", bundle.lines[0].utc, released, version)
+        _check_day("plan.json is of", bundle.plan.created_utc, released, version)
+        _check_day("system.json is of", bundle.system.conditions.utc, released, version)
     counts = [line.event for line in bundle.lines if isinstance(line.event, Counted)]
     counted = {one.device for one in counts}
     devices = {name for case in bundle.plan.cases for name in case.all_devices}
@@ -157,10 +170,15 @@ def compare_release(comparison: Comparison, bundle: Judged) -> None:
             "counters",
         )
 
-    if impossible := impossible_reading(bundle.lines):
-        comparison.differs(impossible, "readings")
+    for fault in (impossible_reading(bundle.lines), unread_launch(bundle.lines)):
+        if fault:
+            comparison.differs(fault, "readings")
+    if excused := excused_counter(bundle.system, bundle.lines):
+        comparison.differs(excused, "counters")
+    _compare_described(comparison, bundle.system)
     _compare_watched(comparison, bundle.lines)
     _compare_told(comparison, bundle.lines)
+    _compare_ran_in(comparison, bundle)
 
 
 def _compare_watched(comparison: Comparison, lines: Sequence[Line]) -> None:
@@ -171,6 +189,19 @@ def _compare_watched(comparison: Comparison, lines: Sequence[Line]) -> None:
             "the kernel's log",
         )
     events = [line.event for line in lines]
+    last: KernelLogRead | NotObserved | LaunchEnded | None = None
+    was_read = False
+    for one in events:
+        if isinstance(one, KernelLogRead | NotObserved):
+            last, was_read = one, isinstance(one, KernelLogRead)
+        elif isinstance(one, LaunchEnded) and one.outcome == "completed":
+            last = one
+    if was_read and isinstance(last, LaunchEnded):
+        comparison.differs(
+            "journal.jsonl: the kernel's log was not read to the end of the run, and no word says "
+            "why",
+            "the kernel's log",
+        )
     probed = {one.framework for one in events if isinstance(one, ServerProbed)}
     forked = [one for one in events if isinstance(one, LaunchStarted) and one.framework]
     for one in forked:
@@ -185,16 +216,39 @@ def _compare_watched(comparison: Comparison, lines: Sequence[Line]) -> None:
 def _compare_told(comparison: Comparison, lines: Sequence[Line]) -> None:
     """What each launch says that completed: variables that change a library's arithmetic, say."""
     told: dict[str, set[type]] = {}
+    digesting = {one.id for one in comparison.plan.cases if one.is_repeatable}
+    repeats = {one.id for one in comparison.plan.launches if one.is_repeat}
     for event in (line.event for line in lines):
         if isinstance(event, LaunchStarted):
             told[event.launch] = set()
-        elif isinstance(event, Environment | StageTimes):
+        elif isinstance(event, Environment | StageTimes | Digested):
             told.setdefault(event.launch, set()).add(type(event))
         elif isinstance(event, LaunchEnded) and event.outcome == "completed":
-            for kind in TOLD.keys() - told.get(event.launch, set()):
+            case = event.launch.rpartition("/")[0]
+            digests = case in digesting and event.launch not in repeats
+            due = TOLD.keys() - (set() if digests else {Digested})
+            for kind in due - told.get(event.launch, set()):
                 comparison.differs(
                     f"journal.jsonl: launch {event.launch} completed and does not say {TOLD[kind]}",
                     TOLD[kind],
+                )
+
+
+def _compare_ran_in(comparison: Comparison, bundle: Judged) -> None:
+    """Versions that a launch ran with, which are those that the node has."""
+    software = bundle.system.identity.software
+    for event in (line.event for line in bundle.lines):
+        if not isinstance(event, Environment):
+            continue
+        for name in RAN_IN:
+            there = value_of(software, name)
+            here = value_of(event.facts, name)
+            if here is None or (there is not None and here != there):
+                said = "does not say its version of" if here is None else f"ran with {here} as its"
+                comparison.differs(
+                    f"journal.jsonl: launch {event.launch} {said} {name}, and system.json has "
+                    f"{there}",
+                    TOLD[Environment],
                 )
 
 
@@ -206,12 +260,35 @@ def _is_unexplained(counted: Counted) -> bool:
     return is_begin and none_read and bool(could_be) and not could_be & counted.hints.keys()
 
 
-def _check_day(released: str, version: str, begin: Line) -> None:
-    if is_before_release(datetime.fromisoformat(begin.utc), released):
+def _check_day(what: str, utc: str, released: str, version: str) -> None:
+    if is_before_release(moment_of(utc), released):
         raise EvidenceError(
-            f"journal.jsonl begins {begin.utc}, and bench {version} was released on {released}: no "
-            "run of it is older"
+            f"{what} {utc}, and bench {version} was released on {released}: no run of it is older"
         )
+
+
+def _compare_described(comparison: Comparison, system: System) -> None:
+    """A machine of which nothing is said: what cannot be read stands there with the reason.
+
+    Processors are called what their facts say.
+    """
+    for device in system.identity.devices:
+        model, memory = (value_of(device.facts, name) for name in ("model", "memory"))
+        other = model not in (None, device.model) or memory not in (None, device.memory_bytes)
+        if device.vendor == PROCESSORS and other:
+            comparison.differs(
+                f"system.json: {device.id} is called otherwise than it was read", "the machine"
+            )
+    parts = {
+        "the host": system.identity.host,
+        "its software": system.identity.software,
+        "its conditions": system.conditions.facts,
+    }
+    for name, facts in parts.items():
+        if not facts:
+            comparison.differs(
+                f"system.json says nothing of {name}, and every run does", "the machine"
+            )
 
 
 # ------------------------------------------------------------------ figures and records
@@ -267,7 +344,7 @@ def _compare_words(comparison: Comparison, case: Case) -> None:
     if known is None:
         comparison.left("what the workload is", case.id)
         return
-    for name in ("summary", "data_pattern"):
+    for name in ("summary", "data_pattern", "bound_by", "is_timed", "is_repeatable", "injector"):
         here, there = getattr(case, name), getattr(known, name)
         if here != there:
             comparison.differs(
@@ -370,8 +447,9 @@ def _compare_errors(
     for one in (one for checks in launches.values() for one in checks if one.phase in OUTPUTS):
         part = one.check.error / one.check.bound if one.check.bound > 0 else math.inf
         name = pattern(one.check.name)
-        before = largest.get(name, 0.0)
-        largest[name] = before if part <= before else part  # a number that is none stays
+        if math.isnan(part):
+            part = math.inf
+        largest[name] = max(largest.get(name, 0.0), part)
     checks = known.of_any() if exact is None else exact
     for name, part in largest.items():
         if name not in checks or not part < checks[name].fewest_errors:

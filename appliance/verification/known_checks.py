@@ -14,9 +14,10 @@ relative to what is compared would then be no error at all. A bound that is zero
 the workload stays zero.
 
 An output is not better than its number format either. Of checks that take the error over many
-numbers (_OF_MANY) every record has a largest error above zero, however good the device, because each
-number is rounded. Where it was CLEAR of the bound in every record at the same parameters, a run whose
-largest error is not TINY of that has numbers right to more digits than their format has.
+numbers (_OF_MANY) the largest error is above zero, however good the device, because each number is
+rounded. Where it was CLEAR of the bound in every record at the same parameters, a run whose largest
+error is not TINY of that has numbers right to more digits than their format has. In 186 cases of an
+H100 at recorded parameters, of whatever version, the largest error was 0.22 of that at least.
 """
 
 from __future__ import annotations

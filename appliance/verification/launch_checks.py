@@ -51,6 +51,7 @@ from appliance.records.journal import (
     Started,
     TimedStage,
     Warmed,
+    Witnessed,
 )
 from appliance.records.plan import Case, Launch, Plan
 from appliance.statistics.estimates import CLOCK_SLACK
@@ -69,6 +70,14 @@ NAMES: Mapping[type, str] = {
     StageTimes: "times of its stages",
 }
 """What each rank says at most once."""
+LOST, LOST_PER_STEP = 0.25, 20
+"""Of a block's time what its steps need not account for: so much of it, and for each step so often
+what one takes that does nothing. Of blocks of an H100 5.3 % at most were outside of their steps, of
+steps of 80 to 140 us, and on busy processors 0.5 %."""
+SHORTEST_NS, FEWEST_LOST = 200_000, 3
+"""Steps so long, and blocks of a case so many, from which on that is said."""
+STAGED, STAGE_SLACK_NS, END_SLACK_NS = 0.5, 5_000_000_000, 30_000_000_000
+"""Part of a stage that what is timed in it must be, but for so much; and stages of a launch."""
 OUTPUT = ("first", 0, "output")
 """Phase, step and name of the one digest that a launch reports."""
 
@@ -121,6 +130,7 @@ def check_launches(plan: Plan, lines: Sequence[Line]) -> None:
             fault = rule(one)
             if fault:
                 raise EvidenceError(f"journal.jsonl: launch {one.launch.id} {fault}")
+    _check_lost(ranks)
     _check_alike(ranks)
     _check_mismatches(ranks)
 
@@ -270,6 +280,14 @@ def _clocks(records: _RankRecords) -> str:
     return ""
 
 
+def _witnesses(records: _RankRecords) -> str:
+    """A device that was watched by a clock of its own that it has not."""
+    watched, calibrated = records.of(Witnessed), records.of(Calibrated)
+    if watched and calibrated and all(one.event_ns is None for one in calibrated):
+        return "watched its device by a clock of the device that it did not compare with another"
+    return ""
+
+
 def _empty_steps(records: _RankRecords) -> str:
     """Steps that do nothing which were not timed as a launch times them."""
     for calibrated in records.of(Calibrated):
@@ -326,8 +344,53 @@ def _stages(records: _RankRecords) -> str:
     return ""
 
 
+def _accounted(records: _RankRecords) -> str:
+    """Blocks and steps that were made shorter than the stage that they were timed in."""
+    for stages in records.of(StageTimes):
+        times = stages.wall_ns
+        for stage, what, timed in _timed_stages(records):
+            if timed < STAGED * times.get(stage, 0) - STAGE_SLACK_NS:
+                return f"spent {times[stage] / 1e9:.3g} s on its {what}, and timed it as less"
+        whole = records.ended.wall_ns if records.ended is not None else 0
+        if sum(times.values()) < STAGED * whole - END_SLACK_NS:
+            return "has stages that together take much less than it did"
+    return ""
+
+
+def _timed_stages(records: _RankRecords) -> Iterator[tuple[TimedStage, str, int]]:
+    """Stages of which nearly all is timed, in words, with what was timed of them.
+
+    A build may be made ahead, and of a block's last step the state is copied for its check.
+    """
+    for started in records.of(Started):
+        if records.ahead is None:
+            yield "build", "build", started.build_ns
+        yield "first_step", "first step", started.first_step_ns
+    if not records.is_by_blocks:
+        return
+    yield "warm_up", "warm-up", sum(sum(one.wall_ns) for one in records.of(Warmed))
+    is_checked = any(one.phase in ("last", "sampled") for one in records.checks)
+    if not is_checked and records.case.ranks == 1 and not records.case.evaluate_every:
+        yield "timed", "blocks", sum(block.block_wall_ns for block in records.of(Block))
+
+
 BEFORE_BUILD: tuple[TimedStage, ...] = ("start", "import", "device")
 """Stages of a process that waits with its device set up."""
+
+
+def _ended_well(records: _RankRecords) -> str:
+    """A completed launch that says why it failed, or what no process can have held."""
+    ended = records.ended
+    if ended is None:
+        return ""
+    peak = ended.peak_memory_bytes
+    if peak is not None and peak < 0:  # one that ends at once may be seen with none
+        return f"held {peak} bytes of memory, as no process does"
+    if ended.outcome != "completed":
+        return ""
+    if ended.reason or ended.detail or ended.exceptions or ended.exit_code:
+        return "completed, and says why it did not"
+    return ""
 
 
 def _stages_ahead(records: _RankRecords, times: Mapping[TimedStage, int]) -> str:
@@ -467,6 +530,28 @@ def _target(records: _RankRecords) -> str:
     return ""
 
 
+def _check_lost(ranks: Sequence[_RankRecords]) -> None:
+    """EvidenceError for a case whose steps are no more than a part of their blocks.
+
+    In half of its blocks, or more: a busy host may stop a process between two steps.
+    """
+    lost: dict[str, list[bool]] = {}
+    for one in ranks:
+        empty = [empty for made in one.of(Calibrated) for empty in made.empty_ns or ()]
+        for block in one.of(Block) if empty else ():
+            if block.folded or block.block_wall_ns < SHORTEST_NS * block.num_steps:
+                continue
+            outside = block.block_wall_ns - sum(block.wall_ns)
+            most = LOST * block.block_wall_ns + LOST_PER_STEP * max(empty) * block.num_steps
+            lost.setdefault(one.case.id, []).append(outside > most)
+    for case, blocks in lost.items():
+        if len(blocks) >= FEWEST_LOST and 2 * sum(blocks) > len(blocks):
+            raise EvidenceError(
+                f"journal.jsonl: {sum(blocks)} of {len(blocks)} blocks of {case} have steps that "
+                "are no more than a part of them"
+            )
+
+
 def _check_alike(ranks: Sequence[_RankRecords]) -> None:
     """EvidenceError where launches with the same bits as first output did not check it alike.
 
@@ -527,9 +612,12 @@ RULES: tuple[Callable[[_RankRecords], str], ...] = (
     _numbers,
     _lengths,
     _clocks,
+    _witnesses,
     _empty_steps,
     _spans,
     _stages,
+    _accounted,
+    _ended_well,
     _checked_steps,
     _first_checks,
     _load_phases,

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 from appliance.errors import EvidenceError
+from appliance.plausibility.near_copies import check_near_copies
 from appliance.records.journal import (
     Block,
     Counted,
@@ -25,7 +26,6 @@ from appliance.records.journal import (
 )
 from appliance.records.plan import Plan
 from appliance.records.system import System
-from appliance.verification.near_copies import check_near_copies
 
 SET_BACK = timedelta(days=1)
 """More than any clock is set back in a run: a wrong zone is put right by less."""
@@ -52,18 +52,18 @@ def check_observations(plan: Plan, lines: Sequence[Line]) -> None:
 
 
 def _check_clock(plan: Plan, lines: Sequence[Line]) -> None:
-    planned, named = _moment(plan.created_utc), _moment(plan.run_id.partition("-")[0])
+    planned, named = moment_of(plan.created_utc), moment_of(plan.run_id.partition("-")[0])
     if abs(named - planned) > LONGEST_WAIT:
         raise EvidenceError(
             f"plan.json: its run is called {plan.run_id} and was planned {plan.created_utc}"
         )
-    last = _moment(lines[0].utc)
+    last = moment_of(lines[0].utc)
     if abs(last - planned) > LONGEST_WAIT:
         raise EvidenceError(
             f"journal.jsonl begins {lines[0].utc}, and was planned {plan.created_utc}"
         )
     for number, line in enumerate(lines, 1):
-        moment = _moment(line.utc)
+        moment = moment_of(line.utc)
         if moment < last - SET_BACK:
             raise EvidenceError(
                 f"journal.jsonl line {number}: {line.utc} is more than a day before the line "
@@ -75,7 +75,7 @@ def _check_clock(plan: Plan, lines: Sequence[Line]) -> None:
 def check_probed(plan: Plan, system: System) -> None:
     """EvidenceError for a machine that was described years before or after it was planned for."""
     probed = system.conditions.utc
-    if abs(_moment(probed) - _moment(plan.created_utc)) > LONGEST_WAIT:
+    if abs(moment_of(probed) - moment_of(plan.created_utc)) > LONGEST_WAIT:
         raise EvidenceError(
             f"system.json is of {probed}, and plan.json was made {plan.created_utc} for it"
         )
@@ -91,7 +91,7 @@ def _check_rates(lines: Sequence[Line]) -> None:
         passed = line.monotonic_ns - before.monotonic_ns
         if passed < LONG_NS or isinstance(line.event, RunResumed | SessionBegan):
             continue
-        by_day = (_moment(line.utc) - _moment(before.utc)).total_seconds()
+        by_day = (moment_of(line.utc) - moment_of(before.utc)).total_seconds()
         number += 1
         wrong += not SLOWEST <= by_day * 1e9 / passed <= FASTEST
     if number >= FEWEST_LONG and 2 * wrong > number:
@@ -101,7 +101,8 @@ def _check_rates(lines: Sequence[Line]) -> None:
         )
 
 
-def _moment(text: str) -> datetime:
+def moment_of(text: str) -> datetime:
+    """The moment that a record names; EvidenceError unless it is one."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -21,7 +21,12 @@ from appliance.judging.verdict import Judge
 from appliance.planning import sessions
 from appliance.planning.check_sampling import sampled_steps
 from appliance.planning.criterion_scope import MOST_ATTEMPTS, planned_bounds
-from appliance.planning.launch_constants import FIRST_BUILT_ALONE, MOST_SESSIONS, SHARED_MEMORY
+from appliance.planning.launch_constants import (
+    FIRST_BUILT_ALONE,
+    MOST_SESSIONS,
+    SEGMENTED,
+    SHARED_MEMORY,
+)
 from appliance.planning.plan import (
     all_launches,
     case_analyses,
@@ -51,6 +56,8 @@ from appliance.records.journal import (
     NotObserved,
     Outcome,
     PhaseBegan,
+    Reading,
+    ReadingsFolded,
     RunEnded,
     RunPlanned,
     RunResumed,
@@ -111,6 +118,7 @@ def check_plan(plan: Plan, system: System, files: Mapping[str, str]) -> None:
     if plan.repeat is not None and not plan.rerun_of:
         raise EvidenceError("plan.json fixes the steps of its launches and repeats no dispute")
     check_seed(plan)
+    _check_words(plan)
     _check_protocol(plan)
     _check_cases(plan, _named_devices(plan, system))
     planned = [launch.id for launch in plan.launches]
@@ -129,6 +137,15 @@ def _named_devices(plan: Plan, system: System) -> set[str]:
     if not VERSION_FORM.fullmatch(plan.bench_version):
         raise EvidenceError(f"plan.json: {plan.bench_version[:40]!r} is no version of bench")
     return set(listed)
+
+
+def _check_words(plan: Plan) -> None:
+    """EvidenceError for a plan that says of itself what no plan says that has such cases."""
+    if plan.redacted and not is_secret(plan.redacted):
+        raise EvidenceError("plan.json: what was redacted has a salt, and this is none of its sums")
+    has_load = any(case.workload in SEGMENTED for case in plan.cases)
+    if (plan.hours is not None or plan.stress) and not has_load:
+        raise EvidenceError("plan.json is of hours of load or of stress, and has no case of them")
 
 
 def check_seed(plan: Plan) -> None:
@@ -428,6 +445,7 @@ def _resume(walk: _Walk, event: RunResumed) -> None:
     walk.unexcused.clear()
     walk.unhealthy.clear()
     walk.is_beginning = True
+    walk.log_boot = ""
 
 
 def _end_session(walk: _Walk, event: SessionEnded) -> None:
@@ -453,6 +471,7 @@ def _begin_session(walk: _Walk, event: SessionBegan) -> None:
         raise walk.fault(f"session {event.session} begins on another machine than the run")
     walk.session, walk.is_paused, walk.is_beginning = event.session, False, True
     walk.last_place = math.inf
+    walk.log_boot = ""
     walk.unhealthy.clear()
 
 
@@ -476,6 +495,9 @@ def _inject(walk: _Walk, event: Injected) -> None:
 
 def _count(walk: _Walk, event: Counted) -> None:
     """Counters are read of the plan's devices, between launches, and named for the right one."""
+    explained = [name for name in event.hints if event.counters.get(name) is not None]
+    if explained or any(event.counters.get(name) is not None for name in event.absent):
+        raise walk.fault(f"a counter of {event.device} is read, and it says why there is none")
     if event.device not in walk.devices:
         raise walk.fault(f"counters are recorded of {event.device}, which the plan does not use")
     if walk.open:
@@ -506,10 +528,21 @@ def _log(walk: _Walk, event: KernelLogRead | KernelLogged | NotObserved) -> None
         raise walk.fault("the kernel's log is read while a launch runs")
     if isinstance(event, KernelLogged) and event.launch:
         _launch(walk, event.launch)
+    if isinstance(event, NotObserved):
+        walk.log_boot = ""
     if isinstance(event, KernelLogRead):
+        if walk.log_boot not in ("", event.boot):
+            raise walk.fault("the kernel's log is read of another boot, and nobody went on with it")
         if event.boot == walk.log_boot and event.sequence < walk.log_sequence:
             raise walk.fault("the kernel's log is read up to an earlier place than before")
         walk.log_boot, walk.log_sequence = event.boot, event.sequence
+
+
+def _read(walk: _Walk, event: Reading | ReadingsFolded) -> None:
+    """A launch's readings are of its devices."""
+    _record(walk, event.launch)
+    if event.device not in walk.cases[walk.launches[event.launch].case].all_devices:
+        raise walk.fault(f"{event.device} is read for {event.launch}, which does not run on it")
 
 
 def _start(walk: _Walk, event: LaunchStarted) -> None:
@@ -675,6 +708,8 @@ def _fork(walk: _Walk, event: LaunchStarted, case: Case, *, is_forbidden: bool) 
 
 
 def _probe(walk: _Walk, event: ServerProbed) -> None:
+    if event.is_healthy and (event.reason or event.last_words):
+        raise walk.fault("a server is healthy and says what is wrong with it")
     if not event.is_healthy:
         walk.unhealthy.add(_Server(event.device, event.ranks, event.framework, event.library_mode))
 
@@ -815,6 +850,8 @@ RULES: Mapping[type, Callable[[_Walk, Any], None]] = {
     RunResumed: _resume,
     AttemptBegun: _begin_attempt,
     Injected: _inject,
+    Reading: _read,
+    ReadingsFolded: _read,
     Counted: _count,
     UsersCounted: _count_users,
     KernelLogRead: _log,

@@ -22,6 +22,8 @@ from appliance.records.json import Parameters
 from appliance.records.plan import Case, Plan
 from appliance.records.suite import Suite
 from appliance.records.system import System
+from appliance.scheduling.forecast import known_times
+from appliance.storage import qualified_file
 from appliance.verification.run_checks import check_seed
 from appliance.version import VERSION
 
@@ -53,6 +55,11 @@ def check_suite(
             f"the plan is of suite {suite.name} with stress ({plan.stress}), and not of the suite"
         )
     placed, not_planned = place(suite, system.identity.devices, plan.seed)
+    if plan.time_limit_seconds != suite.time_limit_seconds:
+        raise EvidenceError(
+            f"the plan has a time limit of {plan.time_limit_seconds:g} s, and suite {suite.name} "
+            f"one of {suite.time_limit_seconds:g} s"
+        )
     if plan.not_planned != not_planned or plan.protocol != suite.protocol:
         raise EvidenceError(f"the plan has other cases or another protocol than suite {suite.name}")
     facts, unknown = _facts(plan, known)
@@ -66,7 +73,40 @@ def check_suite(
             raise EvidenceError(f"case {case.id} is not planned as suite {suite.name} says")
         if case.workload in facts:
             _check_facts(plan, case, one, known)
+    _check_times(plan, system, placed)
     return unknown
+
+
+def _check_times(plan: Plan, system: System, placed: Sequence[Placed]) -> None:
+    """EvidenceError for a case that is planned with other times than its suite has, or records.
+
+    Those of full sizes are taken of records where there are any; of another bench they are not
+    known here.
+    """
+    variants = {case.variant for case in plan.cases}
+    items = {one.case_id(variant): one.item for one in placed for variant in variants}
+    other = [
+        case
+        for case in plan.cases
+        if case.id in items
+        and (case.expected_seconds, case.reference_seconds)
+        != (items[case.id].expected_seconds, items[case.id].reference_seconds)
+    ]
+    if not other or plan.rerun_of:
+        return
+    models = {device.id: device.model for device in system.identity.devices}
+    full = [case for case in plan.cases if not case.small]
+    known = known_times(full, models, qualified_file.load_observed(), plan.protocol)
+    for case in other:
+        times = known.get(case.id)
+        is_known = times is not None and (times.seconds, times.untimed_seconds) == (
+            case.expected_seconds,
+            case.reference_seconds,
+        )
+        if not is_known and (case.small or plan.bench_version == VERSION):
+            raise EvidenceError(
+                f"case {case.id} is planned with other times than its suite has, or records of it"
+            )
 
 
 def _facts(

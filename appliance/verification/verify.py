@@ -26,13 +26,16 @@ from appliance.errors import EvidenceError, GivenUpError, RecordFormError
 from appliance.ipc import confined_child
 from appliance.judging.verdict import Judge
 from appliance.planning import challenge_window, library_ranges
+from appliance.plausibility.clock_checks import check_clock
 from appliance.records.journal import LaunchEnded, Line
 from appliance.records.json import Record, from_json, sha256, to_data, to_json
+from appliance.records.plan import Plan
 from appliance.records.signer import Signer
+from appliance.records.suite import Suite
 from appliance.records.verdict import EXIT_CODES, Verdict, VerdictWord
 from appliance.signing import dsse, html_attachments, keys, pades
 from appliance.storage import bundle as bundles
-from appliance.storage import limits, qualified_file, suite_file
+from appliance.storage import criteria_file, limits, qualified_file, suite_file
 from appliance.storage.bundle import Bundle
 from appliance.stress.checks import check_stress
 from appliance.verification import (
@@ -45,7 +48,6 @@ from appliance.verification import (
     run_checks,
     suite_checks,
 )
-from appliance.verification.clock_checks import check_clock
 from appliance.verification.evidence_path import Given, Kind
 from appliance.verification.facts import Facts, shipped
 from appliance.verification.facts import read as read_facts
@@ -741,7 +743,7 @@ def _expected(examination: _Examination) -> str:
     clauses = []
     criteria = sha256(examination.files[bundles.CRITERIA])
     if wanted.criteria_digest is None:
-        clauses.append(f"criteria chosen by the signer: {criteria}")
+        clauses.append(_chosen_criteria(bundle, criteria))
     elif wanted.criteria_digest.lower() != criteria:
         raise EvidenceError(f"judged by other criteria than you expect: {criteria}")
     else:
@@ -856,14 +858,34 @@ def difference(left: Any, right: Any, where: str = "") -> str | None:
     return next((place for place in differences if place is not None), None)
 
 
+def _chosen_criteria(bundle: Bundle, digest: str) -> str:
+    """Which criteria the signer chose, and whether they are what they call themselves."""
+    name = bundle.criteria.name
+    is_shipped = name in criteria_file.list_criteria()
+    is_other = is_shipped and sha256(criteria_file.load_criteria(name)[1]) != digest
+    other = f', which call themselves "{name}" and are not those of bench {VERSION}'
+    return f"criteria chosen by the signer: {digest}{other if is_other else ''}"
+
+
 def _chosen_suite(bundle: Bundle) -> str:
     """Which suite the signer chose, and whether it is what it calls itself."""
     digest, name = bundle.plan.digests.get("suite", "none"), bundle.plan.suite
     shipped = suite_file.digests()
+    plan, known = bundle.plan, next((one for one, it in shipped.items() if it == digest), None)
+    if known is not None and plan.hours is None and not plan.stress:
+        suite = suite_file.load_suite(known)[0]
+        _check_called(plan, suite)
     if shipped.get(name) == digest:
         return f"suite chosen by the signer: {name} of bench {VERSION}"
     is_other = f', which calls itself "{name}" and is not that of bench {VERSION}'
     return f"suite chosen by the signer: {digest}{is_other if name in shipped else ''}"
+
+
+def _check_called(plan: Plan, suite: Suite) -> None:
+    """EvidenceError for a plan that calls its suite otherwise than that calls itself."""
+    named = (plan.suite, plan.suite_version, plan.suite_summary)
+    if plan.hours is None and named != (suite.name, suite.version, suite.summary):
+        raise EvidenceError(f"plan.json calls suite {suite.name} otherwise than it calls itself")
 
 
 def _expect_suite(examination: _Examination, wanted: str) -> tuple[str, tuple[str, ...]]:
@@ -885,9 +907,7 @@ def _expect_suite(examination: _Examination, wanted: str) -> tuple[str, tuple[st
         return "the plan names the suite's digest", ()
     suite = suite_file.load_suite(name)[0]
     plan, known = bundle.plan, examination.facts.manifest
-    named = (plan.suite, plan.suite_version, plan.suite_summary)
-    if plan.hours is None and named != (suite.name, suite.version, suite.summary):
-        raise EvidenceError(f"plan.json calls suite {suite.name} otherwise than it calls itself")
+    _check_called(plan, suite)
     unknown = suite_checks.check_suite(plan, bundle.system, bundle.criteria, suite, known)
     is_varied = any(case.variant for case in plan.cases)
     drawn = ", with the variants that its seed draws" if is_varied and not unknown else ""

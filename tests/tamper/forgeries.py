@@ -659,7 +659,7 @@ def slow_launches_as_copies_of_fast_ones(forgery: Forgery) -> None:
 
 @passes(attack=12)
 def copies_of_a_few_steps_with_other_last_digits(forgery: Forgery) -> None:
-    """More than these are found (tests/verification/test_near_copies.py)."""
+    """More than these are found (tests/plausibility/test_near_copies.py)."""
     jittered(forgery, 50, most_steps=8)
 
 
@@ -686,7 +686,7 @@ def jittered(forgery: Forgery, most_ns: int, most_steps: int | None = None) -> N
             block[name] = str(max(longer, int(block[name])) + rng.randint(0, most_ns))
 
 
-@refused("facts", "contradiction", "is 1e+300, as of no device", attack=12)
+@refused("facts", "contradiction", "is 1e+300 of cpu:0, as of no device", attack=12)
 def readings_that_no_device_has(forgery: Forgery) -> None:
     for event in forgery.events("reading"):
         values = event["values"]
@@ -726,3 +726,215 @@ def warm_up_steps_of_a_nanosecond(forgery: Forgery) -> None:
         number = (len(times) - 1) // 2
         times[-1] += sum(times[:number]) - number
         event["wall_ns"] = [str(one) for one in [*[1] * number, *times[number:]]]
+
+
+# ------------------------------------------------------------------ what a run says of itself
+
+
+def each(forgery: Forgery, kind: str, **values: object) -> None:
+    for event in forgery.events(kind):
+        event.update(values)
+
+
+def again(forgery: Forgery, kind: str, **values: object) -> None:
+    """A second event of this kind after the first, with other values."""
+    place = next(n for n, line in enumerate(forgery.lines) if line["event"]["kind"] == kind)
+    line = json.loads(json.dumps(forgery.lines[place]))
+    line["event"] |= values
+    forgery.lines.insert(place + 1, line)
+
+
+@refused("conduct", "contradiction", "are no more than a part of them", attack=12)
+def steps_of_half_their_time(forgery: Forgery) -> None:
+    """In blocks that are as long as they were."""
+    for block in forgery.events("block"):
+        block["wall_ns"] = [str(int(one) // 2) for one in block["wall_ns"]]
+
+
+@refused(
+    "conduct", "contradiction", "times its steps in whole microseconds", of_steps=True, attack=12
+)
+def times_rounded_as_by_a_coarse_clock(forgery: Forgery) -> None:
+    slow_launches_as_copies_of_fast_ones(forgery)
+    for block in forgery.events("block"):
+        block["wall_ns"] = [str(round(int(one), -3)) for one in block["wall_ns"]]
+
+
+@refused("conduct", "contradiction", "does nothing as no time", attack=12)
+def timing_that_costs_nothing(forgery: Forgery) -> None:
+    each(forgery, "calibrated", empty_ns=["0"] * 5)
+
+
+@refused("conduct", "contradiction", "completed, and says why it did not", attack=14)
+def a_launch_that_completed_by_a_signal(forgery: Forgery) -> None:
+    each(forgery, "launch_ended", reason="SIGSEGV", exit_code=139)
+
+
+@refused("conduct", "contradiction", "completed, and says why it did not", attack=13)
+def praise_in_the_place_of_a_cause(forgery: Forgery) -> None:
+    each(forgery, "launch_ended", detail="passed with distinction")
+
+
+@refused("conduct", "contradiction", "bytes of memory, as no process does", attack=14)
+def a_launch_of_no_memory(forgery: Forgery) -> None:
+    each(forgery, "launch_ended", peak_memory_bytes=-5)
+
+
+@refused("conduct", "contradiction", "is healthy and says what is wrong with it", attack=13)
+def a_healthy_server_with_a_reason(forgery: Forgery) -> None:
+    each(forgery, "server_probed", reason="certified by the vendor")
+
+
+@refused("conduct", "contradiction", "of another boot, and nobody went on with it", attack=12)
+def the_log_of_another_boot(forgery: Forgery) -> None:
+    forgery.events("kernel_log_read")[-1]["boot"] = "another"
+
+
+@refused("facts", "contradiction", "was not read to the end of the run", attack=12)
+def the_end_of_the_log_left_out(forgery: Forgery) -> None:
+    last = forgery.events("kernel_log_read")[-1]
+    forgery.drop(lambda event: event is last)
+
+
+@refused("conduct", "contradiction", "is read, and it says why there is none", attack=12)
+def counters_that_nobody_could_read_said_to_be_zero(forgery: Forgery) -> None:
+    for event in forgery.events("counted"):
+        event["counters"] = dict.fromkeys(event["counters"], 0)
+        event["hints"] = dict.fromkeys(event["counters"], "no driver") if event["hints"] else {}
+
+
+@refused("facts", "contradiction", "is said not to have ecc_corrected", attack=12)
+def counters_that_the_device_is_said_not_to_have(forgery: Forgery) -> None:
+    """So that a criterion does not apply."""
+    first = forgery.events("counted")[0]
+    first["counters"] = dict.fromkeys(first["counters"])
+    first |= {"absent": sorted({*first["absent"], *first["counters"]}), "hints": {}}
+
+
+@refused("facts", "contradiction", "a 'certified' is counted of cpu:0, as of no device", attack=13)
+def a_counter_of_ones_own(forgery: Forgery) -> None:
+    for event in forgery.events("counted"):
+        event["counters"] |= {"certified": 1} if event["counters"] else {}
+
+
+@refused("facts", "contradiction", "a 'teraflops' is read of cpu:0, as of no device", attack=13)
+def a_reading_of_ones_own(forgery: Forgery) -> None:
+    for event in forgery.events("reading"):
+        event["values"]["teraflops"] = 989.0
+
+
+@refused("conduct", "contradiction", "which does not run on it", attack=15)
+def readings_of_a_device_that_is_not_there(forgery: Forgery) -> None:
+    again(forgery, "reading", device="cuda:0", values={"power_watts": 700.0})
+
+
+@refused("conduct", "contradiction", "by a clock of the device that it did not compare", attack=14)
+def a_device_that_was_watched_by_no_clock(forgery: Forgery) -> None:
+    launch = forgery.events("block")[0]["launch"]
+    again(forgery, "block")
+    copy = forgery.events("block")[1]
+    copy.clear()
+    copy |= {"kind": "witnessed", "launch": launch, "rank": 0, "index": 0}
+    copy |= {"piece_ns": ["1"] * 20, "issue_ns": "1"}
+
+
+@refused("facts", "contradiction", "does not say its version of", attack=12)
+def what_launches_ran_in_left_empty(forgery: Forgery) -> None:
+    each(forgery, "environment", facts={})
+
+
+@refused("facts", "contradiction", "ran with 9.9.9 as its torch", attack=14)
+def another_library_in_the_launches(forgery: Forgery) -> None:
+    for event in forgery.events("environment"):
+        event["facts"]["torch"]["value"] = "9.9.9"
+
+
+@refused("facts", "contradiction", "does not say the bits of its first output", attack=10)
+def bits_of_first_outputs_left_out(forgery: Forgery) -> None:
+    forgery.drop(lambda event: event["kind"] == "digested")
+
+
+@refused("facts", "contradiction", "system.json says nothing of the host", attack=13)
+def a_host_of_which_nothing_is_said(forgery: Forgery) -> None:
+    with forgery.record(bundle.SYSTEM) as system:
+        system["identity"]["host"] = {}
+
+
+@refused("facts", "contradiction", "cpu:0 is called otherwise than it was read", attack=15)
+def a_memory_that_was_read_otherwise(forgery: Forgery) -> None:
+    with forgery.record(bundle.SYSTEM) as system:
+        system["identity"]["devices"][0]["memory_bytes"] = 2**50
+
+
+@refused("facts", "contradiction", "plan.json is of 2026-0", attack=12)
+def a_plan_from_before_its_release(forgery: Forgery) -> None:
+    with forgery.plan() as plan:
+        plan["created_utc"] = "2026-06-01T00:00:00Z"
+
+
+@refused("conduct", "contradiction", "of hours of load or of stress", attack=13)
+def hours_of_a_load_that_is_not_there(forgery: Forgery) -> None:
+    with forgery.plan() as plan:
+        plan["hours"] = 48.0
+
+
+@refused("conduct", "contradiction", "and this is none of its sums", attack=13)
+def words_in_the_place_of_a_redaction(forgery: Forgery) -> None:
+    with forgery.plan() as plan:
+        plan["redacted"] = "certified"
+
+
+@refused("facts", "contradiction", "its bound_by is 'memory'", attack=8)
+def a_product_that_memory_binds(forgery: Forgery) -> None:
+    with forgery.plan() as plan:
+        plan["cases"][0]["bound_by"] = "memory"
+
+
+@refused("expectations", "contradiction", "with other times than its suite has", SUITE, attack=11)
+def other_times_than_the_suite_has(forgery: Forgery) -> None:
+    with forgery.plan() as plan:
+        plan["cases"][0]["reference_seconds"] = 100.0
+
+
+@refused("expectations", "contradiction", "has a time limit of 1e+06 s", SUITE, attack=11)
+def another_limit_of_the_whole_than_the_suite_has(forgery: Forgery) -> None:
+    with forgery.plan() as plan:
+        plan["time_limit_seconds"] = 1e6
+
+
+@passes(attack=10)
+def what_checks_say_of_themselves(forgery: Forgery) -> None:
+    """What they detect, and what it means not to be within: no record has it."""
+    for event in forgery.events("checked"):
+        event["check"] |= {"detects": 1e-30, "detects_what": "any error", "if_outside": "fail"}
+
+
+@passes(attack=12)
+def a_log_of_the_kernel_said_to_be_unreadable(forgery: Forgery) -> None:
+    """As where nobody may read it, and in words like those."""
+    first, *others = forgery.events("kernel_log_read")
+    forgery.drop(lambda event: any(event is one for one in others))
+    first.clear()
+    first |= {"kind": "not_observed", "what": "kernel_log", "hint": "it may not be read here"}
+
+
+@passes(attack=12)
+def a_resumption_that_nobody_made(forgery: Forgery) -> None:
+    again(forgery, "launch_ended")
+    made = forgery.events("launch_ended")[1]
+    made.clear()
+    made |= {"kind": "run_resumed", "interruption": 1, "interrupted": [], "dropped": "", "pid": 1}
+
+
+@passes(attack=13)
+def facts_of_ones_own(forgery: Forgery) -> None:
+    """Of a host anything may be read, and what it is called is not known elsewhere."""
+    with forgery.record(bundle.SYSTEM) as system:
+        fact = {"value": "passed", "unit": "", "source": "kernel", "hint": ""}
+        system["identity"]["host"]["certificate"] = fact
+
+
+@passes(attack=13)
+def another_length_of_the_plan(forgery: Forgery) -> None:
+    with forgery.plan() as plan:
+        plan["longest_seconds"] = 1.0

@@ -25,11 +25,12 @@ def runs(request: pytest.FixtureRequest) -> Callable[[bool], Path]:
     return lambda of_steps: request.getfixturevalue("genuine_of_steps" if of_steps else "genuine")
 
 
-@pytest.mark.parametrize(("of_steps", "suite"), [(False, SUITE), (True, OF_STEPS)])
+@pytest.mark.parametrize("suite", [SUITE, OF_STEPS])
 def test_what_is_sealed_anew_without_a_change_verifies(
-    of_steps: bool, suite: Expectations, runs: Callable[[bool], Path], tmp_path: Path
+    suite: Expectations, runs: Callable[[bool], Path], tmp_path: Path
 ) -> None:
-    result = verified(forged(runs(of_steps)).sealed(tmp_path / "run"), expectations=suite)
+    folder = runs(suite is OF_STEPS)
+    result = verified(forged(folder).sealed(tmp_path / "run"), expectations=suite)
     assert (result.exit_code, result.faults) == (0, ())
 
 

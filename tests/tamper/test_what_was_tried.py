@@ -10,7 +10,7 @@ from tamper.forgeries import FORGERIES, OPEN
 
 ROOT = Path(__file__).parents[2]
 TESTS = {path.name for path in (ROOT / "tests").rglob("test_*.py")}
-OPENLY_SAID = 13
+OPENLY_SAID = 12
 """Forgeries that pass; whoever closes one, or finds another, changes the page too."""
 
 

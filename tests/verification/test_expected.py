@@ -72,7 +72,7 @@ def suite_of(plan: Plan, *items: SuiteCase, varies: bool = True) -> Suite:
         name="mine",
         version=1,
         summary="",
-        time_limit_seconds=1e3,
+        time_limit_seconds=plan.time_limit_seconds,
         variants=varies,
         protocol=plan.protocol,
         case=items,
@@ -87,8 +87,8 @@ def item_of(case: Case, **fields: object) -> SuiteCase:
         parameters=case.parameters,
         launches=case.launches,
         weight=case.weight,
-        expected_seconds=1.0,
-        reference_seconds=1.0,
+        expected_seconds=case.expected_seconds,
+        reference_seconds=case.reference_seconds,
         time_limit_seconds=case.time_limit_seconds,
         memory_limit_gib=1.0,
     )
@@ -341,7 +341,7 @@ SUITE = """schema = "bench/suite/2"
 name = "mine"
 version = 1
 summary = "the cases of a small bundle"
-time_limit_seconds = 1000
+time_limit_seconds = 300
 {variants}
 [protocol]
 mode = "fresh"

@@ -64,7 +64,7 @@ from appliance.signing.keys import development_key
 from appliance.storage import bundle
 from appliance.storage.journal import replay
 from appliance.storage.qualified_file import reference_rates
-from appliance.verification import run_checks
+from appliance.verification import launch_checks, run_checks
 from appliance.verification.facts import shipped
 from appliance.verification.launch_checks import check_launches
 from appliance.verification.terms import Terms
@@ -154,7 +154,7 @@ def with_stages(share: float, **more: int) -> Forge:
 
     def forge(event: Event) -> Sequence[Event]:
         assert isinstance(event, LaunchEnded)
-        wall_ns = {"timed": round(event.wall_ns * share), **more}
+        wall_ns = {"digest": round(event.wall_ns * share), **more}
         return (StageTimes(launch=TIMED, rank=0, wall_ns=wall_ns), event)  # type: ignore[arg-type]
 
     return changed(LaunchEnded, TIMED, forge)
@@ -332,6 +332,17 @@ def with_another(events: Sequence[Event]) -> list[Event]:
 def test_stages_that_fit_into_the_launch_are_let_through() -> None:
     events = list(healthy().events)
     assert fault(with_stages(0.5)(events)) == ""
+
+
+def test_a_stage_that_is_much_longer_than_what_was_timed_in_it_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever makes a first step shorter has its stage left, which is measured beside it."""
+    monkeypatch.setattr(launch_checks, "STAGE_SLACK_NS", 50_000_000)  # of launches of a second
+    longer = with_stages(0.0, first_step=200_000_000)
+    assert "spent 0.2 s on its first step, and timed it as less" in fault(
+        longer(list(healthy().events))
+    )
 
 
 def test_sound_launches_are_let_through() -> None:
@@ -620,7 +631,9 @@ def test_the_kernels_log_is_not_read_backwards(tmp_path: Path) -> None:
         folder = sealed(tmp_path / name, healthy().with_events(forge), development_key())
         return list(checks(folder).faults)
 
-    assert named(marks(("a", 3), ("a", 7), ("b", 1)), "sound") == []
+    assert named(marks(("a", 3), ("a", 7)), "sound") == []
+    (output,) = named(marks(("a", 3), ("b", 7)), "another boot")
+    assert "the kernel's log is read of another boot, and nobody went on with it" in output
     (output,) = named(marks(("a", 7), ("a", 3)), "backwards")
     assert "up to an earlier place than before" in output
 

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from support.builders import bare_lines, ended, healthy_server
+from support.builders import SYSTEM, bare_lines, ended, healthy_server
 from support.bundles import healthy
 from support.known_facts import facts_file
 
 from appliance.errors import EvidenceError
 from appliance.records.journal import (
     Counted,
+    Digested,
     Environment,
     Event,
     KernelLogRead,
@@ -25,17 +26,23 @@ from appliance.records.journal import (
     RunEnded,
     StageTimes,
 )
+from appliance.records.system import Fact
 from appliance.verification.facts import Facts
 from appliance.verification.facts_checks import Comparison, Judged, compare_release
 from appliance.verification.observation_checks import check_begun
 from appliance.version import RELEASED, VERSION
 
 PLAN = healthy().plan
+NODE = replace(
+    SYSTEM, conditions=replace(SYSTEM.conditions, facts={"load_1_minute": Fact(value=0.1)})
+)
 COUNTED = Counted(device="cpu:0", counters={})
 LOG = KernelLogRead(boot="", sequence=-1)
 LAUNCH = "gemm@cpu:0/1"
 STARTED = LaunchStarted(launch=LAUNCH, mode="forked", framework="torch")
-RAN_IN = Environment(launch=LAUNCH, rank=0, facts={})
+VERSIONS = {"python": Fact(value="3.11.7"), "torch": Fact(value="2.13.0")}
+RAN_IN = Environment(launch=LAUNCH, rank=0, facts=VERSIONS)
+BITS = Digested(launch=LAUNCH, rank=0, phase="first", step=0, what="output", digest="0")
 STAGES = StageTimes(launch=LAUNCH, rank=0, wall_ns={"start": 1})
 ENDED = RunEnded(launches=0)
 BEGIN = datetime(2026, 11, 21, 12, tzinfo=UTC)  # of bare lines
@@ -44,7 +51,9 @@ BEGIN = datetime(2026, 11, 21, 12, tzinfo=UTC)  # of bare lines
 def compared(released: str, *events: Event, version: str = PLAN.bench_version) -> tuple[str, ...]:
     file = replace(facts_file(PLAN), released=released, bench_version=version)
     comparison = Comparison(plan=PLAN, facts=Facts(file=file))
-    run: Any = type("Run", (), {"plan": PLAN, "lines": bare_lines(events)})
+    if LOG in events:
+        events = (*events, LOG)  # as it is read at the end, too
+    run: Any = type("Run", (), {"plan": PLAN, "system": NODE, "lines": bare_lines(events)})
     compare_release(comparison, cast("Judged", run))
     return comparison.sentences()
 
@@ -89,11 +98,13 @@ def launched(*told: Event, end: LaunchEnded | None = None, probe: bool = True) -
 
 
 def test_a_launch_that_completed_has_said_what_it_ran_in_and_its_stages() -> None:
-    assert launched(RAN_IN, STAGES) == ()
+    assert launched(RAN_IN, BITS, STAGES) == ()
     with pytest.raises(EvidenceError, match="completed and does not say what it ran in"):
-        launched(STAGES)
+        launched(BITS, STAGES)
     with pytest.raises(EvidenceError, match="completed and does not say the times of its stages"):
-        launched(RAN_IN)
+        launched(RAN_IN, BITS)
+    with pytest.raises(EvidenceError, match="does not say the bits of its first output"):
+        launched(RAN_IN, STAGES)
 
 
 def test_a_launch_that_did_not_complete_may_have_said_nothing() -> None:

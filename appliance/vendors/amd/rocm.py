@@ -59,6 +59,10 @@ DIE = "one of 2 dies of a module"
 JAX_PLUGINS = ("jax_rocm7_plugin", "jax_rocm10_plugin", "jax_rocm60_plugin")
 
 
+most_absent = amd_absent.absent
+"""What such a part may be said not to have."""
+
+
 class Rocm:
     """Vendor of AMD's devices.
 

@@ -64,6 +64,11 @@ Guide, "Compute Capabilities"). TF32 came with bfloat16."""
 JAX_PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin")
 
 
+def most_absent(device: Device) -> frozenset[str]:
+    """What such a part may be said not to have; whether it has fans is not among its facts."""
+    return absent(device) | {"fan_fraction"}
+
+
 class Cuda:
     """Vendor of NVIDIA's devices.
 

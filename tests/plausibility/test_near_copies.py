@@ -11,13 +11,13 @@ import pytest
 from support.recorded_runs import RUNS, recorded_run
 
 from appliance.errors import EvidenceError
-from appliance.records.journal import Block, Line
-from appliance.verification.near_copies import (
+from appliance.plausibility.near_copies import (
     FEWEST_SORTED,
     are_copies,
     check_near_copies,
     repeats_itself,
 )
+from appliance.records.journal import Block, Line
 
 RNG = np.random.default_rng(5)
 Change = Callable[[np.ndarray], np.ndarray]

@@ -6,14 +6,14 @@ does so shows in the lines, of which hundreds follow within SHORT_NS of the one 
 clock ticks every COARSE_NS or more, such stretches are whole multiples of its tick, and the phases
 that they have of it are all one; of a finer clock they are spread (the length of the mean of n
 phases is about 1 / sqrt(n)). It is called fine where no tick from COARSE_NS to MOST_TICK_NS, in
-steps that no tick can fall between, brings that length to ALIGNED, which a tick with a tenth of its
-length of noise still has. The recorded runs of an H100 with as many stretches, and runs on
-processors, show up to 0.71; the same lines on ticks of 200 ns to 4 ms show 0.99 and more, also where
-a time service makes the clock 500 parts in a million faster.
+steps that no tick can fall between, brings that length to ALIGNED, which a tick with a tenth of
+its length of noise still has. The recorded runs of an H100 with as many stretches, and runs on
+processors, show up to 0.71; the same lines on ticks of 200 ns to 4 ms show 0.99 and more, also
+where a time service makes the clock 500 parts in a million faster.
 
 On a fine clock:
 
-- no steps of a case take the same time to the nanosecond, one after the other, in nine of ten steps;
+- nine of ten steps do not take as long as the step before them, to the nanosecond;
 - no times of a block are whole microseconds, all of FEWEST_WHOLE or more;
 - no two blocks are the same where chance would bring that about once in 10^12, even if the host's
   two clocks, which otherwise tell blocks apart, are one;
@@ -59,7 +59,7 @@ def check_clock(plan: Plan, lines: Sequence[Line]) -> None:
 
 
 def is_fine(lines: Sequence[Line]) -> bool:
-    """Whether the journal's clock ticks more often than every COARSE_NS, as far as lines show it."""
+    """Whether the journal's clock ticks more often than every COARSE_NS, as lines show it."""
     passed = (later.monotonic_ns - line.monotonic_ns for line, later in pairwise(lines))
     short = sorted({one for one in passed if 0 < one < SHORT_NS})
     if len(short) < FEWEST_SHORT:
@@ -128,6 +128,11 @@ def _check_shortest(lines: Sequence[Line]) -> None:
     least: dict[tuple[str, int], float] = {}
     for event in (line.event for line in lines):
         if isinstance(event, Calibrated) and event.empty_ns:
+            if min(event.empty_ns) <= 0:
+                raise EvidenceError(
+                    f"journal.jsonl: launch {event.launch} times a step that does nothing as no "
+                    "time, and its clock is finer than that"
+                )
             least[event.launch, event.rank] = LEAST_OF_EMPTY * min(event.empty_ns)
         elif isinstance(event, Block | Warmed) and len(event.wall_ns):
             shortest = min(event.wall_ns)
