@@ -46,6 +46,10 @@ _FIXED = {
     # a file that identifies this machine, and connections (microsoft/onnxruntime, pull request
     # 27379, which says that this leaves out all of it).
     "ORT_DISABLE_TELEMETRY": "1",
+    # pyarrow, which transformers and scikit-learn import where it is there, brings a jemalloc that
+    # starts a thread as it is loaded, and no fork may have one. This is the variable that jemalloc
+    # reads as Arrow builds it, with the prefix je_arrow_; pages are then purged as memory is freed.
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
     # JAX keeps only what compiled for a second unless it is told otherwise; a small row has
     # dozens of programs that compile for less.
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
