@@ -111,6 +111,10 @@ def verify(
         Path | None,
         typer.Option(help="Signed facts of the release that made the run, if it is another one."),
     ] = None,
+    pages: Annotated[
+        bool,
+        typer.Option("--pages", help="Write the pages again, and compare what they say."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Check evidence offline, and derive its verdict again from the raw samples."""
@@ -139,7 +143,7 @@ def verify(
             ),
             total=largest * limits.MIB,
         )
-        verification = written_again.verified(path, terms)
+        verification = written_again.verified(path, terms, is_asked=pages)
     if as_json:
         print_json(verify.to_document(verification))
     else:

@@ -2,9 +2,10 @@
 
 Whoever holds the key can sign pages of his own: another word on page 1, another device, another
 QR code, a white rectangle over a ruling. So once the records hold together, the pages are written
-again, and compared. report.html is the same on every machine: what differs in one of this version
-is a fault, but for the last digit of a figure, which processors may round otherwise. The layout of
-report.pdf hangs on fonts and libraries, so one that differs is not compared, and that is said.
+again for who asks for it, and compared. report.html is the same on every machine: what differs in
+one of this version is a fault, but for the last digit of a figure, which processors may round
+otherwise. The layout of report.pdf hangs on fonts and libraries, so one that differs is not
+compared, and that is said.
 
 Each is written in a confined child, which reads the evidence once more: by its digest it is what
 was verified.
@@ -43,6 +44,8 @@ FIGURE = re.compile(rb"[-+]?\d+(?:\.\d+)?")
 SHOWN = 60
 """Bytes of a page around what differs that are shown."""
 CHECK = "pages"
+ASK = "what they say is not compared: --pages does"
+"""Beside a check of pages whose words nobody has asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +57,12 @@ class _Compared:
     unknown: str = ""
 
 
-def verified(path: Path, terms: Terms = ANYBODY) -> Verification:
-    """As `verify_confined`, with the words of the pages that were given compared."""
+def verified(path: Path, terms: Terms = ANYBODY, *, is_asked: bool = False) -> Verification:
+    """As `verify_confined`, with the words of the pages that were given compared, where asked.
+
+    Those of a report.html alone are always, as nobody has signed them. Else a line says that they
+    were not: laying a report.pdf out takes longer than all that is verified otherwise.
+    """
     found, seen = verify.verify_seen(path, replace(terms, are_words_next=True))
     is_html = found.kind == "html"
     wanted: tuple[str, ...] = ()
@@ -63,12 +70,23 @@ def verified(path: Path, terms: Terms = ANYBODY) -> Verification:
         wanted = (bundles.HTML, bundles.PDF)
     elif found.kind in {"html", "pdf"}:
         wanted = (bundles.HTML,) if is_html else (bundles.PDF,)
+    if wanted and not is_html and not is_asked:
+        return _left(found)
     if found.faults or not wanted:
         return _without_words(found) if is_html else found
     if not any(one.name == "verdict" and one.status == "pass" for one in found.checks):
         words = tuple(f"the words of {name}: of a verdict that is not derived" for name in wanted)
         return _with(found, [_Compared(unknown=one) for one in words])
     return _with(found, [_compared(path, terms, seen, name) for name in wanted])
+
+
+def _left(found: Verification) -> Verification:
+    """With the line of the pages saying that nobody compared their words."""
+    checks = (
+        replace(one, sentence=f"{one.sentence}; {ASK}") if one.name == CHECK else one
+        for one in found.checks
+    )
+    return found if found.faults else replace(found, checks=tuple(checks))
 
 
 def _without_words(found: Verification) -> Verification:

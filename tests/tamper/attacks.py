@@ -81,7 +81,8 @@ ATTACKS = (
         number=7,
         title="pages that say another thing than the verdict, with the key",
         at_first="accepted",
-        today=f"{len(HTML)} of {len(HTML)} other report.html refused, as they are written again; "
+        today=f"with `--pages` {len(HTML)} of {len(HTML)} other report.html refused, as they are "
+        "written again; "
         f"of {len(PDF)} other report.pdf {len(REFUSED)} refused and {len(PDF) - len(REFUSED)} `not "
         "compared`, as one that other fonts or libraries laid out",
         tests=("test_written_pages.py",),

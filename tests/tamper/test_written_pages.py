@@ -84,19 +84,24 @@ def test_a_figure_may_differ_in_its_last_digit_behind_the_point() -> None:
 
 def test_the_pages_of_a_genuine_run_are_compared(genuine: Path) -> None:
     terms = Terms(allow_development=True)
-    whole = written_again.verified(genuine, terms)
+    whole = written_again.verified(genuine, terms, is_asked=True)
     assert (whole.exit_code, whole.faults, whole.not_compared) == (0, (), ())
     (line,) = [one for one in whole.checks if one.name == "pages"]
     assert "report.html says what bench" in line.sentence
     assert "report.pdf says, page by page, what bench" in line.sentence
     alone = written_again.verified(genuine / bundle.HTML, terms)  # its words are compared, too
     assert (alone.exit_code, alone.verdict, alone.not_compared) == (0, "ACCEPTED", ())
+    for path in (genuine, genuine / bundle.PDF):  # where nobody asks, that is said
+        unasked = written_again.verified(path, terms)
+        (line,) = [one for one in unasked.checks if one.name == "pages"]
+        assert line.sentence.endswith(written_again.ASK)
+        assert unasked.exit_code == 0
 
 
 def test_another_page_1_is_a_fault(rendered: Rendered, tmp_path: Path) -> None:
     forged = rendered.html.replace(b"ACCEPTED", b"REJECTED", 1)
     folder = rendered.folder(tmp_path / "run", forged, rendered.signed())
-    result = written_again.verified(folder, Terms(allow_development=True))
+    result = written_again.verified(folder, Terms(allow_development=True), is_asked=True)
     assert (result.exit_code, result.verdict) == (4, None)
     assert result.faults[0].startswith("report.html says another thing than bench")
     assert "where" in result.faults[0]
@@ -108,7 +113,7 @@ def test_other_paper_is_said_not_to_be_compared(rendered: Rendered, tmp_path: Pa
     forged = pages.signed(rendered.pdf, rendered.key, pages.a_white_overlay)
     folder = rendered.folder(tmp_path / "run", rendered.html, forged)
     for path in (folder, folder / bundle.PDF):
-        result = written_again.verified(path, Terms(allow_development=True))
+        result = written_again.verified(path, Terms(allow_development=True), is_asked=True)
         assert (result.exit_code, result.verdict) == (0, "ACCEPTED")
         assert result.not_compared[0].startswith("the words of report.pdf")
         assert "page by page" not in next(
