@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 FOLDER = Path(__file__).parents[1] / "tests" / "recorded" / "h100_0_12"
@@ -39,6 +40,10 @@ class Measured:
 
     kinds: dict[str, Made] = field(default_factory=lambda: defaultdict(Made))
     cases: dict[str, Made] = field(default_factory=lambda: defaultdict(Made))
+    steps: dict[str, dict[bool, list[float]]] = field(
+        default_factory=lambda: defaultdict(lambda: {True: [], False: []})
+    )
+    """Median steps in ms of timed launches, by whether they began ahead."""
 
 
 def measured(name: str) -> Measured:
@@ -51,6 +56,9 @@ def measured(name: str) -> Measured:
         event, now = record["event"], 1e-9 * int(record["monotonic_ns"])
         if event["kind"] == "launch_started":
             begun[event["launch"]] = now, bool(event.get("is_ahead"))
+        elif event["kind"] == "block":
+            step = 1e-6 * median(map(int, event["wall_ns"]))
+            read.steps[event["launch"].partition("@")[0]][begun[event["launch"]][1]].append(step)
         elif event["kind"] == "stage_times":
             stages[event["launch"]] = now, event
         elif event["kind"] == "launch_ended" and event["launch"] in stages:
@@ -81,6 +89,18 @@ def _add(
         made.stages[stage] += 1e-9 * int(nanoseconds)
     made.stages["process end"] += end
     made.ahead += 1e-9 * sum(map(int, times.get("ahead_ns", {}).values()))
+
+
+def steps(name: str) -> Iterator[str]:
+    """A table of the cases of which some launches began ahead and others alone."""
+    yield f"| median steps of `{name}`, ms | begun ahead of their turn | begun alone |"
+    yield "|---|---|---|"
+    for case, by_begin in sorted(measured(name).steps.items()):
+        if all(by_begin.values()):
+            ahead, alone = (
+                ", ".join(f"{one:.4g}" for one in by_begin[way]) for way in (True, False)
+            )
+            yield f"| `{case}` | {ahead} | {alone} |"
 
 
 def section() -> Iterator[str]:
