@@ -227,7 +227,7 @@ def _compare_told(comparison: Comparison, lines: Sequence[Line]) -> None:
             case = event.launch.rpartition("/")[0]
             digests = case in digesting and event.launch not in repeats
             due = TOLD.keys() - (set() if digests else {Digested})
-            for kind in due - told.get(event.launch, set()):
+            for kind in sorted(due - told.get(event.launch, set()), key=TOLD.__getitem__):
                 comparison.differs(
                     f"journal.jsonl: launch {event.launch} completed and does not say {TOLD[kind]}",
                     TOLD[kind],
