@@ -194,7 +194,8 @@ def verify_confined(path: Path, terms: Terms = ANYBODY) -> Verification:
 def verify_seen(path: Path, terms: Terms = ANYBODY) -> tuple[Verification, str]:
     """As `verify_confined`, with a digest of what was read (see `digest_of_read`).
 
-    The digest is empty where no file could be read.
+    The digest is empty where no file could be read, and where nobody reads them once more
+    (`are_words_next`): a large journal would be hashed for nothing.
     """
     room = evidence_path.journal_room(path, terms.total)
 
@@ -483,7 +484,7 @@ def _files(examination: _Examination) -> str:
         optional = (bundles.JOURNAL, *bundles.OPTIONAL_FILES)
     bundles.check_names(files, needed=needed, optional=optional)
     examination.files, examination.size = files, sum(map(len, files.values()))
-    if not examination.is_kept:  # they are let go of before all is done
+    if examination.are_words_next:  # they are let go of before all is done
         examination.seen = digest_of_read(given, files)
     return f"{len(files)} files, none missing and none too many"
 

@@ -63,7 +63,8 @@ def verified(path: Path, terms: Terms = ANYBODY, *, is_asked: bool = False) -> V
     Those of a report.html alone are always, as nobody has signed them. Else a line says that they
     were not: laying a report.pdf out takes longer than all that is verified otherwise.
     """
-    found, seen = verify.verify_seen(path, replace(terms, are_words_next=True))
+    are_next = is_asked or evidence_path.is_of_kind(path, "html")
+    found, seen = verify.verify_seen(path, replace(terms, are_words_next=are_next))
     is_html = found.kind == "html"
     wanted: tuple[str, ...] = ()
     if found.kind in evidence_path.WHOLE:
