@@ -349,6 +349,8 @@ class Ledger:
             return None
         where, worst = max(pools, key=lambda one: one[1].share)
         unread = next((gap for name in names if (gap := self.counter(name).gap)), "")
+        if self.scope == "run":
+            unread = unread or self._of_span("", names, steps_ns=0).fault
         return Observed(
             device=self.device.id,
             low=worst.share,
@@ -361,16 +363,24 @@ class Ledger:
 
     def _throttled_time(self, case: CaseEvidence, names: Sequence[str]) -> ThrottledTime:
         """Of all launches of a case around which the counters were read."""
-        run, times = self.run, []
-        for launch in case.launches:
-            key = self.device.id, launch.id
-            if key in run.spans:
-                passed_ns, steps_ns = run.span_ns[key], launch.steps_ns
-                spans = run.spans[key]
-                times.append(
-                    of_launch(launch.id, spans, names, passed_ns=passed_ns, steps_ns=steps_ns)
-                )
-        return joined(times)
+        return joined(
+            [
+                self._of_span(launch.id, names, steps_ns=launch.steps_ns)
+                for launch in case.launches
+                if (self.device.id, launch.id) in self.run.spans
+            ]
+        )
+
+    def _of_span(self, launch: str, names: Sequence[str], *, steps_ns: int) -> ThrottledTime:
+        """Around one launch, or with no name in all of the time between launches."""
+        key = self.device.id, launch
+        return of_launch(
+            f"in {launch}" if launch else BETWEEN,
+            self.run.spans.get(key, []),
+            names,
+            passed_ns=self.run.span_ns.get(key, 0),
+            steps_ns=steps_ns,
+        )
 
     def _read_share(self, reasons: Sequence[str]) -> Observed:
         """The part of the readings under load in which one of the reasons was active."""
@@ -446,12 +456,8 @@ class Ledger:
         limit = self._fact("power_limit")
         loaded = Columns.joined([self._loaded(case) for case in self.cases])
         held, known = loaded.row(CAPPED)
-        if not known.any():
-            is_absent = CAPPED in self.absent and not self._is_reported([CAPPED])
-            gap = self._hint(CAPPED) if len(loaded) else UNLOADED
-            return self._absent() if is_absent else Observed(device=self.device.id, gap=gap)
         if not (held[known] > 0.0).any():
-            return self._all(0.0, loaded.num_readings)
+            return self._never_held(loaded, is_known=bool(known.any()))
         watts = [
             one
             for case in self.cases
@@ -464,6 +470,18 @@ class Ledger:
             return Observed(device=self.device.id, gap=gap)
         mean = math.fsum(value * count for value, count in watts) / number
         return self._all(max(0.0, 1.0 - mean / limit), number)
+
+    def _never_held(self, loaded: Columns, *, is_known: bool) -> Observed:
+        """Of a device that no reading shows held back; readings or counters say that it never was."""
+        counted = self._counted_share(["power_cap"])
+        if is_known:
+            return self._all(0.0, loaded.num_readings)
+        if counted is not None and counted.high == 0.0:
+            return counted
+        if CAPPED in self.absent and not self._is_reported([CAPPED]):
+            return self._absent()
+        gap = BRIEFLY if counted is not None else UNLOADED
+        return Observed(device=self.device.id, gap=self._hint(CAPPED) if len(loaded) else gap)
 
     def _power_limit_lowered(self) -> Observed:
         """By its facts when the run began; 0 where somebody raised the limit."""

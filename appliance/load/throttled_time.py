@@ -75,14 +75,14 @@ def counters_of(reasons: Iterable[str], absent: frozenset[str], reported: set[st
 
 
 def of_launch(
-    launch: str,
+    where: str,
     spans: Sequence[tuple[Counted, Counted]],
     names: Sequence[str],
     *,
     passed_ns: int,
     steps_ns: int,
 ) -> ThrottledTime:
-    """Of one launch, by what was counted before and after it, with the time between these."""
+    """Of one launch ("in NAME"), by what was counted before and after it and the time between."""
     grown = {name: _grown(spans, name) for name in names}
     most = MOST_CAUSES * passed_ns + LATE_NS
     above = next((name for name, ns in grown.items() if ns > most), "")
@@ -90,7 +90,7 @@ def of_launch(
         grown_ns=sum(ns for ns in grown.values() if ns <= most),
         steps_ns=steps_ns,
         num_launches=1,
-        fault=f"{above} grew by {grown[above] * 1e-9:.6g} s around {launch}, in "
+        fault=f"{above} grew by {grown[above] * 1e-9:.6g} s {where}, in "
         f"{passed_ns * 1e-9:.3g} s, which no device can have counted"
         if above
         else "",

@@ -257,7 +257,7 @@ def test_power_that_is_not_reported_is_unknown_and_never_zero() -> None:
 
 
 def test_limit_that_is_not_reported_is_unknown() -> None:
-    bare = card()
+    bare = card(power_limit=Fact(value=None))
     events = watched_events(PLAN, watched(690.0))
     result = ruling(
         verdict_of(PLAN, events, FUNCTIONAL, system=bare, qualified=records(PLAN, bare)), "load"
