@@ -39,6 +39,7 @@ TIME = "_ns"
 MOST_APART = 4  # devices, up to which each has tables and a drawing of its own
 LARGEST = "the largest"
 UNREAD = "No counter and no reading under load is reported of it."
+UNDECIDED = "undecided"
 _MOST_FAULTS = 20  # of the kernel's log; journal.jsonl has them all
 _NONE = "—"
 
@@ -210,12 +211,8 @@ def _grown(counter: Count) -> str:
 def _load(one: Ledger) -> Grid | None:
     """What slowed the device down, how much clock it kept, and how wide its slot was."""
     readings = one.loaded()
-    reasons = [
-        name
-        for name in THROTTLES
-        if any(one.values.get(f"throttled_{name}") is not None for one in readings)
-    ]
-    seen = {name: one.observe(f"{SHARE}_{name}") for name in reasons}
+    shares = {name: one.observe(f"{SHARE}_{name}") for name in THROTTLES}
+    seen = {name: share for name, share in shares.items() if share.high is not None}
     rows = [
         *_throttled(seen, sum(one.count for one in readings)),
         *_lost(one.observe("lost_clock")),
@@ -225,15 +222,33 @@ def _load(one: Ledger) -> Grid | None:
 
 
 def _throttled(seen: Mapping[str, Observed], num_readings: int) -> Iterator[tuple[str, ...]]:
-    """A row for each reason that was ever active, and one for all that never were."""
-    active = {name: one for name, one in seen.items() if one.high}
-    for name, one in active.items():
-        most = percent(one.high or 0.0)
-        yield f"Slowed down: {label(name).lower()}", most, f"of {one.where}"
-    idle = [label(name).lower() for name in seen if name not in active]
-    if idle:
-        of = f"of {count(num_readings, 'reading')}: {', '.join(idle)}"
-        yield "Slowed down for other reasons" if active else "Slowed down", "0 %", of
+    """A row for each reason that was active or may have been, and one for all that never were."""
+    shown = {name: one for name, one in seen.items() if one.high or one.gap}
+    for name, one in shown.items():
+        share = percent(one.high) if one.high else UNDECIDED
+        what = f"of {one.where}" if one.high else one.gap
+        yield f"Slowed down: {label(name).lower()}", share, what
+    quiet = {name: one for name, one in seen.items() if name not in shown}
+    counted = [one.count for one in quiet.values() if one.is_counted]
+    parts = []
+    if counted:
+        of = f"of the time in {count(max(counted), 'launch', 'launches')}, by its counters"
+        parts.append(f"{of}: {_names(quiet, is_counted=True)}")
+    if len(counted) < len(quiet):
+        of = f"of {count(num_readings, 'reading')}"
+        parts.append(f"{of}: {_names(quiet, is_counted=False)}")
+    if parts:
+        yield (
+            "Slowed down for other reasons" if shown else "Slowed down",
+            "0 %",
+            "; ".join(parts),
+        )
+
+
+def _names(seen: Mapping[str, Observed], *, is_counted: bool) -> str:
+    """Reasons whose share is of that kind."""
+    names = [name for name, one in seen.items() if one.is_counted == is_counted]
+    return ", ".join(label(name).lower() for name in names)
 
 
 def _lost(seen: Observed) -> Iterator[tuple[str, ...]]:

@@ -19,7 +19,7 @@ FLOORS: list[tuple[str, ...]] = [
     ("appliance",),
     ("appliance.records",),
     ("appliance.linux", "appliance.ipc", "appliance.statistics", "appliance.generator"),
-    ("appliance.storage",),
+    ("appliance.storage", "appliance.load"),
     ("workloads.contract", "appliance.vendors", "appliance.planning", "appliance.signing"),
     (
         "appliance.vendors.nvidia",

@@ -7,12 +7,20 @@ backwards says nothing, and nothing is never healthy. States (a row that waits t
 link that is down) count by their worst value.
 
 Telemetry counts under load only: readings between the begin of a launch's steps and its last
-block, and none in which the device itself says that it was mostly idle. Of these come:
+block, and none in which the device itself says that it was mostly idle. A device says so late, as a
+mean over up to a second: of blocks of 0.2 s hardly any reading counts. Readings inside of such a
+block say nothing either, as the reasons lag 0.1 to 0.2 s behind the work (H100, driver 580). Of
+readings under load come:
 
 - `throttle_share`: the part of them in which a healthy device's reasons not to slow down were
   active (vocabulary.HARMFUL_THROTTLES); `throttle_share_NAME` that of one reason. Reasons are
-  reported one by one, so that a power cap hides no heat;
+  reported one by one, so that a power cap hides no heat. Where the device counts the time of all
+  these reasons that it can have, its share of the time decides (`throttled_time`, an upper bound),
+  and of the two shares the worse. One reading of fewer than LEAST_READINGS decides nothing;
 - `lost_clock`: 1 - mean clock / highest clock of the part;
+- `unused_power`: 1 - mean power / power limit in force, of readings in which that limit held back a
+  device at work (`power_limit`), and 0 where it never did;
+- `power_limit_lowered`: 1 - power limit in force / the part's default, by its facts;
 - `power_fraction`: mean power in hot phases / power limit in force, of the case that drew least, by
   the readings between the records that begin and end these phases. Where a record does not say its
   phases it is no more than the mean of the highest six of seven parts of the readings under load,
@@ -31,7 +39,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
@@ -40,6 +48,15 @@ import numpy as np
 from appliance.evidence.folding import BUSY, Columns, Sampled
 from appliance.evidence.launches import CaseEvidence, LaunchEvidence, RunEvidence
 from appliance.linux.fact_reader import value_of
+from appliance.load.phases import core_use, speed_over, stretches
+from appliance.load.power_limit import CAPPED, settled_watts
+from appliance.load.throttled_time import (
+    LEAST_STEPS_NS,
+    ThrottledTime,
+    counters_of,
+    joined,
+    of_launch,
+)
 from appliance.planning.launch_constants import HOT, PLAIN, PROVEN
 from appliance.records.journal import Counted, KernelLogged
 from appliance.records.system import Device
@@ -61,6 +78,8 @@ MADE = (
     "core_use",
     "pcie_lanes_missing",
     "pcie_generations_missing",
+    "power_limit_lowered",
+    "unused_power",
     SHARE,
     *(f"{SHARE}_{name}" for name in THROTTLES),
 )
@@ -73,6 +92,12 @@ SETTLED_KELVINS = 2.0
 """By which a temperature that has settled may still rise from one fifth of the time to the next."""
 UNREPORTED = "its tool does not report it"
 UNLOADED = "no telemetry was read while its steps ran: use a suite with longer launches"
+ONE_READING = (
+    "one of {} readings under load only said so: use a suite with longer launches, which tells "
+    "whether it comes back"
+)
+BRIEFLY = "it was held back too briefly for its power to be read: use a suite with longer launches"
+BY_COUNTERS = "by its counters"
 UNENDED = "it was not read when the run ended"
 UNREAD = "the kernel's log was not read to the end of the run"
 BETWEEN = "between launches"
@@ -88,7 +113,8 @@ class Observed:
     """What one metric was on one device: its extremes, None if it is not known at all.
 
     `where` is the case or launch in which the highest was seen, `gap` why it is not known or not
-    in whole. `is_absent`: the device cannot have it, as its vendor says.
+    in whole. `is_absent`: the device cannot have it, as its vendor says. `is_counted`: it is a
+    share of time that the device counted, of `count` launches, not of so many readings.
     """
 
     device: str
@@ -98,6 +124,7 @@ class Observed:
     where: str = ""
     gap: str = ""
     is_absent: bool = False
+    is_counted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +191,8 @@ class Ledger:
             "lost_clock": self._lost_clock,
             "power_fraction": self._power_fraction,
             "core_use": self._core_use,
+            "unused_power": self._unused_power,
+            "power_limit_lowered": self._power_limit_lowered,
             "pcie_lanes_missing": lambda: self._missing("pcie_width", is_idle_same=True),
             "pcie_generations_missing": lambda: self._missing("pcie_generation"),
             SHARE: lambda: self._share(HARMFUL_THROTTLES),
@@ -297,6 +326,63 @@ class Ledger:
         )
 
     def _share(self, reasons: Sequence[str]) -> Observed:
+        """The part of the time under load in which one of the reasons was active, as far as known.
+
+        Readings can only add to what a device counts: where they see no more, they decide nothing.
+        """
+        counted, read = self._counted_share(reasons), self._read_share(reasons)
+        if counted is None:
+            return read
+        is_worse = read.high is not None and read.high > (counted.high or 0.0)
+        return replace(read, gap=counted.gap) if is_worse else counted
+
+    def _counted_share(self, reasons: Sequence[str]) -> Observed | None:
+        """The worst by the device's counters; None where it does not count all of the reasons."""
+        reported = self._reported_counters()
+        names = counters_of(reasons, self.absent, reported)
+        each = [(case.case.id, self._throttled_time(case, names)) for case in self.cases]
+        whole = joined([time for _, time in each])
+        pools = [(name, time) for name, time in each if time.steps_ns >= LEAST_STEPS_NS]
+        if self.scope != "interim" and whole.steps_ns:
+            pools.append(("all of its cases", whole))
+        if not names or not pools:
+            return None
+        where, worst = max(pools, key=lambda one: one[1].share)
+        unread = next((gap for name in names if (gap := self.counter(name).gap)), "")
+        if self.scope == "run":
+            unread = unread or self._of_span("", names, steps_ns=0).fault
+        return Observed(
+            device=self.device.id,
+            low=worst.share,
+            high=worst.share,
+            count=whole.num_launches,
+            where=f"{where}, {BY_COUNTERS}",
+            gap=unread or next((time.gap for _, time in pools if time.gap), ""),
+            is_counted=True,
+        )
+
+    def _throttled_time(self, case: CaseEvidence, names: Sequence[str]) -> ThrottledTime:
+        """Of all launches of a case around which the counters were read."""
+        return joined(
+            [
+                self._of_span(launch.id, names, steps_ns=launch.steps_ns)
+                for launch in case.launches
+                if (self.device.id, launch.id) in self.run.spans
+            ]
+        )
+
+    def _of_span(self, launch: str, names: Sequence[str], *, steps_ns: int) -> ThrottledTime:
+        """Around one launch, or with no name in all of the time between launches."""
+        key = self.device.id, launch
+        return of_launch(
+            f"in {launch}" if launch else BETWEEN,
+            self.run.spans.get(key, []),
+            names,
+            passed_ns=self.run.span_ns.get(key, 0),
+            steps_ns=steps_ns,
+        )
+
+    def _read_share(self, reasons: Sequence[str]) -> Observed:
         """The part of the readings under load in which one of the reasons was active."""
         names = [f"throttled_{reason}" for reason in reasons]
         possible = [name for name in names if name not in self.absent]
@@ -313,6 +399,8 @@ class Ledger:
             num_silent = int(readings.counts[~is_active & ~is_known].sum())
             unknown = [name for name in possible if not readings.row(name)[1].any()]
             gap = "" if 2 * num_silent <= total else self._hint(*unknown)
+            if num_active == 1 and total < LEAST_READINGS:
+                return 0.0, gap or ONE_READING.format(total)
             return None if num_silent == total else (num_active / total, gap)
 
         return self._worst_of(share, names)
@@ -361,6 +449,54 @@ class Ledger:
             count=sum(counts),
             where=where,
             gap="" if is_tagged else UNTAGGED,
+        )
+
+    def _unused_power(self) -> Observed:
+        """Of all cases together, weighted by the readings in which the limit held the device."""
+        limit = self._fact("power_limit")
+        loaded = Columns.joined([self._loaded(case) for case in self.cases])
+        held, known = loaded.row(CAPPED)
+        if not (held[known] > 0.0).any():
+            return self._never_held(loaded, is_known=bool(known.any()))
+        watts = [
+            one
+            for case in self.cases
+            for launch in case.launches
+            for one in settled_watts((one.values, one.count) for one in self._loads(launch).sampled)
+        ]
+        number = sum(count for _, count in watts)
+        if not number or limit is None:
+            gap = BRIEFLY if limit is not None else self._fact_hint("power_limit")
+            return Observed(device=self.device.id, gap=gap)
+        mean = math.fsum(value * count for value, count in watts) / number
+        return self._all(max(0.0, 1.0 - mean / limit), number)
+
+    def _never_held(self, loaded: Columns, *, is_known: bool) -> Observed:
+        """Of a device that no reading shows held back; readings or counters say that it never was."""
+        counted = self._counted_share(["power_cap"])
+        if is_known:
+            return self._all(0.0, loaded.num_readings)
+        if counted is not None and counted.high == 0.0:
+            return counted
+        if CAPPED in self.absent and not self._is_reported([CAPPED]):
+            return self._absent()
+        gap = BRIEFLY if counted is not None else UNLOADED
+        return Observed(device=self.device.id, gap=self._hint(CAPPED) if len(loaded) else gap)
+
+    def _power_limit_lowered(self) -> Observed:
+        """By its facts when the run began; 0 where somebody raised the limit."""
+        limits = {name: self._fact(name) for name in ("power_limit", "power_limit_default")}
+        missing = next((name for name, value in limits.items() if value is None), "")
+        if missing:
+            return Observed(device=self.device.id, gap=self._fact_hint(missing))
+        now, default = (value or 0.0 for value in limits.values())
+        where = f"{now:g} W of {default:g} W"
+        return replace(self._all(max(0.0, 1.0 - now / default), 1), where=where)
+
+    def _all(self, value: float, number: int) -> Observed:
+        """One value for all that was read of the device."""
+        return Observed(
+            device=self.device.id, low=value, high=value, count=number, where="all of its cases"
         )
 
     def _core_use(self) -> Observed:
@@ -537,12 +673,16 @@ class Ledger:
 
     def _reported(self) -> set[str]:
         """Everything of which a value was reported at least once."""
-        counted = [one.counters for one in self.run.counted.get(self.device.id, [])]
         readings = [one.values for one in self._readings()]
+        return self._reported_counters() | {
+            name for values in readings for name, value in values.items() if value is not None
+        }
+
+    def _reported_counters(self) -> set[str]:
         return {
             name
-            for values in (*counted, *readings)
-            for name, value in values.items()
+            for one in self.run.counted.get(self.device.id, [])
+            for name, value in one.counters.items()
             if value is not None
         }
 
@@ -598,43 +738,20 @@ def _has_phases(case: CaseEvidence) -> bool:
     return bool(worked) and all(launch.phases for launch in worked)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Stretch:
-    """One phase from its begin to the next: its own time, processor time and units of work."""
-
-    phase: str
-    passed_ns: int
-    processor_ns: int
-    threads: int
-    units: int
-
-
-def _stretches(launch: LaunchEvidence) -> Iterator[_Stretch]:
-    for begin, end in pairwise(launch.phases):
-        if (begin.index, begin.rank) == (end.index, end.rank):
-            yield _Stretch(
-                phase=begin.phase,
-                passed_ns=end.passed_ns - begin.passed_ns,
-                processor_ns=end.processor_ns - begin.processor_ns,
-                threads=begin.threads,
-                units=end.units - begin.units,
-            )
-
-
 def _core_use_of(case: CaseEvidence) -> float | None:
-    hot = [one for launch in case.launches for one in _stretches(launch) if one.phase == HOT]
-    had = sum(one.threads * one.passed_ns for one in hot)
-    return sum(one.processor_ns for one in hot) / had if had > 0 else None
+    every = (one for launch in case.launches for one in stretches(launch.phases))
+    return core_use(one for one in every if one.phase == HOT)
 
 
 def _speed_of(case: CaseEvidence) -> float | None:
     """Median over launches, of the plain loop's time for a product over the proven one's."""
-    speeds = []
-    for launch in case.launches:
-        for plain, proven in pairwise(_stretches(launch)):
-            is_pair = (plain.phase, proven.phase) == (PLAIN, PROVEN)
-            if is_pair and min(plain.units, plain.passed_ns, proven.passed_ns) > 0:
-                speeds.append(plain.passed_ns / plain.units * proven.units / proven.passed_ns)
+    speeds = [
+        speed
+        for launch in case.launches
+        for plain, proven in pairwise(stretches(launch.phases))
+        if (plain.phase, proven.phase) == (PLAIN, PROVEN)
+        and (speed := speed_over(proven, plain)) is not None
+    ]
     return statistics.median(speeds) if speeds else None
 
 

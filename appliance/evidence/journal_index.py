@@ -119,7 +119,7 @@ class JournalIndex:
         if isinstance(event, Reading | ReadingsFolded):
             self._take_readings(line, event, launch)
         elif type(event) in OF_RUN:
-            self._take_beside(event)
+            self._take_beside(event, line.monotonic_ns)
         self._idle.take(line)
         if launch is not None:
             if isinstance(event, Reading | UsersCounted):
@@ -177,11 +177,11 @@ class JournalIndex:
         if has_values and is_before and self._idle.is_settled(event.device, line):
             launch.idle += (idle_reading(event),)
 
-    def _take_beside(self, event: object) -> None:
+    def _take_beside(self, event: object, now_ns: int) -> None:
         """Store what is asked of the run, whether or not it names a launch."""
         match event:
             case Counted():
-                self.run.count(event)
+                self.run.count(event, now_ns)
             case KernelLogRead() | KernelLogged() | NotObserved():
                 self.run.log(event)
             case Environment():

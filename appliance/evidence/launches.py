@@ -125,7 +125,8 @@ class LaunchEvidence:
     are what the ranks of the last start said that their time went to. What a launch has few of
     stands in tuples, and a list or mapping is made when there is something for it: a large node
     plans tens of thousands of launches, of which most say nothing of most.
-    `warm_step_ns` is by rank what a step of its warm-up typically took. `loads` keeps for each
+    `warm_step_ns` is by rank what a step of its warm-up typically took, `warm_ns` what all of it
+    took the fastest rank. `loads` keeps for each
     device the readings under load of so many readings and blocks.
     """
 
@@ -139,6 +140,7 @@ class LaunchEvidence:
     started: Started | None = None
     calibrated: tuple[Calibrated, ...] = ()
     warm_step_ns: tuple[tuple[int, int | None], ...] = ()
+    warm_ns: int = 0
     blocks: Sequence[Block] = ()
     phases: Sequence[PhaseBegan] = ()
     moments: Sequence[str] = ()
@@ -229,6 +231,13 @@ class LaunchEvidence:
         """Timed steps of the launch, which its ranks make together."""
         first = self.blocks[0].rank if self.blocks else 0
         return sum(block.num_steps for block in self.blocks if block.rank == first)
+
+    @property
+    def steps_ns(self) -> int:
+        """How long its steps ran: the first step, its warm-up, and the blocks of the first rank."""
+        rank = self.blocks[0].rank if self.blocks else 0
+        blocks = sum(block.block_wall_ns for block in self.blocks if block.rank == rank)
+        return (self.started.first_step_ns if self.started else 0) + self.warm_ns + blocks
 
     def step_seconds(self, clock: Clock) -> NDArray[np.float64]:
         """Seconds of all `samples` in one row; needs a block."""
@@ -338,6 +347,8 @@ class LaunchEvidence:
                 median = launch_constants.median_ns(event.wall_ns)
                 others = (one for one in self.warm_step_ns if one[0] != event.rank)
                 self.warm_step_ns = (*others, (event.rank, median))
+                total = sum(event.wall_ns)
+                self.warm_ns = min(total, self.warm_ns or total)
                 self.is_under_way = True
 
     def _keep(
@@ -432,7 +443,8 @@ class RunEvidence:
 
     `counted` has the error counters of each device in the order in which they were read, those of
     launches among them, with their values also where these were not written again. `spans` are
-    neighbouring ones of a device, by the launch that ran between them, or "" where none did.
+    neighbouring ones of a device, by the launch that ran between them, or "" where none did, and
+    `span_ns` is how much time passed between these, by the journal's clock.
     `hints` say why something is None, and `absent` what a device cannot have. `logged` are faults
     that the kernel logged, `log_gap` is why its log was not read, or not all of it;
     `num_log_marks` counts the places up to which it was, and `is_log_read` says whether no launch
@@ -444,6 +456,7 @@ class RunEvidence:
     injected: list[str] = field(default_factory=list)
     counted: dict[str, list[Counted]] = field(default_factory=dict)
     spans: dict[tuple[str, str], list[tuple[Counted, Counted]]] = field(default_factory=dict)
+    span_ns: dict[tuple[str, str], int] = field(default_factory=dict)
     hints: dict[str, dict[str, str]] = field(default_factory=dict)
     absent: dict[str, frozenset[str]] = field(default_factory=dict)
     logged: dict[tuple[int, str], KernelLogged] = field(default_factory=dict)
@@ -454,13 +467,14 @@ class RunEvidence:
     is_rebooted: bool = False
     booted: dict[str, set[int]] = field(default_factory=dict)
     interruptions: _Interruptions = field(default_factory=_Interruptions)
+    _counted_ns: dict[str, int] = field(default_factory=dict)
 
     @property
     def num_interruptions(self) -> int:
         return self.interruptions.total
 
-    def count(self, event: Counted) -> None:
-        """Keep one reading of counters."""
+    def count(self, event: Counted, now_ns: int) -> None:
+        """Keep one reading of counters, and when its line was written."""
         past = self.counted.setdefault(event.device, [])
         is_after_boot = self.is_rebooted and not event.launch and event.moment == "before"
         if is_after_boot:
@@ -469,7 +483,11 @@ class RunEvidence:
             event = replace(event, counters=past[-1].counters if past else {})
         if past and not is_after_boot:
             launch = past[-1].launch if past[-1].moment == "before" else ""
-            self.spans.setdefault((event.device, launch), []).append((past[-1], event))
+            key = event.device, launch
+            self.spans.setdefault(key, []).append((past[-1], event))
+            passed = max(0, now_ns - self._counted_ns[event.device])
+            self.span_ns[key] = self.span_ns.get(key, 0) + passed
+        self._counted_ns[event.device] = now_ns
         past.append(event)
         if not event.launch and event.moment == "before":
             self.hints.setdefault(event.device, {}).update(event.hints)

@@ -46,8 +46,11 @@ TOLERATED_INTERRUPTIONS = 1
 MINUTE, HOUR = 60, 3600
 MOST_DEVICES = 4  # that one sentence names
 HEALTH_ACTIONS: Mapping[tuple[str, ...], str] = {
-    ("throttle_share", "throttled_", "lost_clock", "thermal_", "power_"): "Look at cooling, power "
-    "supply and limits of the node, and run again.",
+    ("power_limit_lowered",): "Find out who set the limit and why, set the part's default, and run "
+    "again.",
+    ("throttle_share", "throttled_", "lost_clock", "thermal_", "power_", "unused_power"): (
+        "Look at cooling, power supply and limits of the node, and run again."
+    ),
     ("lost",): "Read the kernel's log, switch the node off and on, and run again; replace the "
     "device if it is lost again.",
     ("ecc_corrected", "rows_remapped_corrected", "pages_retired_corrected", "ras_corrected"): (
@@ -694,7 +697,7 @@ def _held_back(ledger: device_health.Ledger) -> str:
     if slowed.high is None or slowed.gap or lost.high is None or lost.gap:
         return "whether it was held back is not reported"
     if slowed.high > MOST_SLOWED:
-        return f"a reason to slow down was active in {100 * slowed.high:.0f} % of the readings"
+        return f"a reason to slow down was active in {100 * slowed.high:.0f} % of the time"
     if lost.high > MOST_LOST_CLOCK and not (capped or 0.0) > MOST_SLOWED:
         return (
             f"its clock was at {100 * (1 - lost.high):.1f} % of the highest for no reason that "
@@ -747,7 +750,8 @@ def load_sentence(ledger: device_health.Ledger) -> str:
         for name, share in shares.items()
         if share
     ]
-    calm = "not slowed down" if shares else "throttling not reported"
+    is_known = ledger.observe(device_health.SHARE).high is not None
+    calm = "not slowed down" if is_known else "throttling not reported"
     words = [
         "power not reported"
         if power.low is None
@@ -758,7 +762,7 @@ def load_sentence(ledger: device_health.Ledger) -> str:
         "temperature not reported"
         if warm is None
         else f"{warm[0]:.0f} celsius at most, {'settled' if warm[1] else 'still rising'}",
-        f"slowed down by {', '.join(reasons)} of the readings" if reasons else calm,
+        f"slowed down by {', '.join(reasons)} of the time" if reasons else calm,
         _beside_plain_loop(ledger.plain_loop()),
     ]
     use = ledger.observe(CORES)

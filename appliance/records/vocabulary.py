@@ -82,6 +82,19 @@ HARMFUL_THROTTLES = ("power_brake", "thermal", "hardware", "current")
 """What a healthy device in a healthy node does not show. A power cap under load is what a cap is
 for, and a setting or a sync is somebody's wish: both show in the clock that was lost."""
 
+THROTTLE_COUNTERS: Mapping[str, tuple[str, ...]] = {
+    "power_cap": ("power_violation_ns",),
+    "power_brake": ("power_brake_violation_ns",),
+    "thermal": ("thermal_violation_ns",),
+    "hardware": ("thermal_violation_ns", "power_brake_violation_ns"),
+    "sync": ("sync_violation_ns",),
+}
+"""By reason the counters, one a cause, of the nanoseconds in which it was active or may have been.
+
+Hardware slows a device down for heat or for the power brake, which are counted as these; what else
+it does, as for a moment in which too much power is drawn, nobody counts. A reason that is not
+here has no counter."""
+
 READINGS: Mapping[str, str] = {
     "graphics_clock_hertz": "clock of the compute part",
     "memory_clock_hertz": "clock of the memory",
@@ -193,6 +206,8 @@ COUNTERS: Mapping[str, tuple[Behaviour, str]] = {
     "links_down": ("state", "links of the part that do not work"),
     "thermal_violation_ns": ("growth", "time below the wanted clock for temperature"),
     "power_violation_ns": ("growth", "time below the wanted clock for power"),
+    "power_brake_violation_ns": ("growth", "time below the wanted clock for the power brake"),
+    "sync_violation_ns": ("growth", "time below the wanted clock for that of another device"),
     "lost": ("state", "1 once the device does not answer any more"),
 }
 """Counters by name: whether their growth counts or the value itself, and what they say."""
@@ -214,6 +229,8 @@ METRICS: Mapping[str, str] = {
     "drift_per_30_minutes": "Drift in 30 minutes",
     "throttle_share": "Slowed down by heat, hardware, current or power supply",
     "throttle_share_power_cap": "Slowed down by the power limit",
+    "power_limit_lowered": "Power limit below the part's default",
+    "unused_power": "Power left unused while held back by the power limit",
     "lost_clock": "Clock below the highest",
     "power_fraction": "Power in hot phases, of the limit",
     "core_use": "Use of cores in hot phases",
@@ -235,6 +252,8 @@ SHARES: frozenset[str] = frozenset(
         "drift_per_30_minutes",
         "throttle_share",
         "throttle_share_power_cap",
+        "power_limit_lowered",
+        "unused_power",
         "lost_clock",
         "power_fraction",
         "core_use",

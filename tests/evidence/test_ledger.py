@@ -8,8 +8,10 @@ with a fault, judged by the criteria that are shipped.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
+from typing import Any
 
 import pytest
 from faulty.vendor import Vendor
@@ -44,9 +46,9 @@ from support.watched_runs import (
 from appliance.errors import UsageError
 from appliance.evidence import device_health
 from appliance.evidence.journal_index import JournalIndex
-from appliance.records.journal import Counted, Event, LaunchEnded
+from appliance.records.journal import Counted, Event, LaunchEnded, Reading
 from appliance.records.system import Fact
-from appliance.records.verdict import Verdict
+from appliance.records.verdict import Ruling, Verdict
 from appliance.records.vocabulary import COUNTERS, HARMFUL_THROTTLES, THROTTLES, metric_words
 from appliance.storage import criteria_file
 from appliance.vendors.cpu import Cpu
@@ -299,6 +301,136 @@ def test_readings_of_an_idle_card_or_outside_the_steps_are_none_under_load() -> 
     unloaded = judged(replace(watching(), readings=0))
     actual = ruling(unloaded, "throttling")
     assert (actual.ruling, "while its steps ran" in actual.explanation) == ("inconclusive", True)
+
+
+def test_one_stray_reading_of_few_decides_nothing_and_two_do() -> None:
+    def shown(*hot: int) -> Ruling:
+        one = Watching(
+            counters=lambda _: {},
+            values=lambda n: {**CALM, "throttled_hardware": float(n in hot)},
+            readings=1,
+        )
+        return answer(watched_events(PLAN, {DEVICE: one}), "throttle_share", at_most=0.02)
+
+    assert (shown().ruling, shown(3, 4).ruling) == ("pass", "fail")
+    assert shown(3).ruling == "inconclusive"
+    assert "one of 5 readings" in shown(3).explanation
+    assert "use a suite with longer launches" in shown(3).explanation
+
+
+# ------------------------------------------------------------------ time that a device counts
+
+MS = 1_000_000
+HELD, BRAKED = "thermal_violation_ns", "power_brake_violation_ns"
+UNKNOWN = {"throttled_current"}
+"""What a device that counts its time has no reason for."""
+
+
+def counting(course: Callable[[int], Mapping[str, int | None]], **settings: Any) -> Ruling:
+    """The throttling of a card whose counters take this course, by launches that have ended."""
+    one = Watching(counters=lambda n: {HELD: 0, BRAKED: 0, **course(n)}, **settings)
+    one = replace(one, absent=tuple(UNKNOWN))
+    events = watched_events(PLAN, {DEVICE: replace(one, values=without_current(one.values))})
+    return answer(events, "throttle_share", at_most=0.02)
+
+
+def without_current(
+    values: Callable[[int], Mapping[str, float | None]],
+) -> Callable[[int], Mapping[str, float | None]]:
+    return lambda n: {name: one for name, one in values(n).items() if name not in UNKNOWN}
+
+
+@pytest.mark.parametrize("name", [HELD, BRAKED])
+def test_what_a_device_counts_decides_where_no_reading_saw_it(name: str) -> None:
+    calm = counting(lambda _: {name: 7}, readings=0)
+    assert (calm.ruling, calm.statistic and calm.statistic.count) == ("pass", 6)
+    held = counting(lambda n: {name: 400 * MS * n}, readings=0)
+    assert (held.ruling, held.reason) == ("fail", "health")
+    assert "all of its cases, by its counters" in held.explanation
+
+
+def test_of_readings_and_counters_the_worse_counts() -> None:
+    hot = {"values": lambda n: {**CALM, "throttled_thermal": float(n > 2)}, "readings": 3}
+    seen = counting(lambda _: {}, **hot)
+    assert (seen.ruling, "60 %" in seen.explanation) == ("fail", True)
+    calm = {"values": lambda _: CALM, "readings": 20}
+    assert counting(lambda n: {HELD: 400 * MS * n}, **calm).ruling == "fail"
+    stray = {"values": lambda n: {**CALM, "throttled_thermal": float(n == 3)}, "readings": 1}
+    assert counting(lambda _: {}, **stray).ruling == "pass"  # which the counters would have
+
+
+def test_one_event_that_a_device_counted_in_little_time_decides_nothing() -> None:
+    once = counting(lambda n: {HELD: 450 * MS * (n > 2)}, readings=0)
+    assert once.ruling == "inconclusive"
+    assert "grew by 0.45 s while steps ran for" in once.explanation
+    assert "as by one event: use a suite whose steps run for 25 s" in once.explanation
+
+
+@pytest.mark.parametrize(
+    ("course", "words"),
+    [
+        ((9, 9, 9, 5, 5, 5, 5), "it went back from 9 to 5"),
+        ((9, 9, 9, None, None, None, None), "it was there in"),
+        ((9, 9, None, 9, 9, 9, 9), "it was there in"),
+        ((0, 0, 10**18, 10**18, 10**18, 10**18, 10**18), "which no device can have counted"),
+    ],
+)
+def test_counters_that_no_device_gives_are_no_pass(
+    course: Sequence[int | None], words: str
+) -> None:
+    """Nor are readings, which may be forged as well: that a counter is wrong stands."""
+    for name in (HELD, BRAKED):
+        result = counting(lambda n, it=name: {it: course[n]}, values=lambda _: CALM, readings=20)
+        assert (result.ruling, words in result.explanation) == ("inconclusive", True)
+
+
+def test_a_device_that_does_not_count_all_that_may_hold_it_back_is_judged_by_readings() -> None:
+    none = counting(lambda _: {BRAKED: None}, readings=0)
+    assert (none.ruling, device_health.UNLOADED in none.explanation) == ("inconclusive", True)
+    one = Watching(counters=lambda _: {HELD: 0, BRAKED: 0}, readings=0)  # regulators may, too
+    events = watched_events(PLAN, {DEVICE: one})
+    assert answer(events, "throttle_share", at_most=0.02).ruling == "inconclusive"
+
+
+# ------------------------------------------------------------------ the power limit
+
+
+@pytest.mark.parametrize(
+    ("limit", "watts", "lowered", "held"),
+    [
+        (700, 690.0, "pass", "pass"),
+        (500, 495.0, "fail", "pass"),  # somebody lowered it
+        (700, 420.0, "pass", "fail"),  # something else holds it back
+        (None, 690.0, "inconclusive", "inconclusive"),
+    ],
+)
+def test_a_power_limit_is_held_to_the_default_and_to_what_is_drawn(
+    limit: float | None, watts: float, lowered: str, held: str
+) -> None:
+    capped = {"throttled_power_cap": 1.0, "power_watts": watts}
+    facts = {"power_limit": Fact(value=limit), "power_limit_default": Fact(value=700)}
+    result = judged(watching(values=capped, readings=12), **facts)
+    words = [ruling(result, name).ruling for name in ("power-limit", "power-cap")]
+    assert (words, result.verdict) == ([lowered, held], "ACCEPTED")
+
+
+def test_a_power_that_is_a_mean_over_what_was_before_is_not_held_to_the_limit() -> None:
+    """As an H100 read it from the begin of each launch on: a mean over the last second."""
+    facts = {"power_limit": Fact(value=700), "power_limit_default": Fact(value=700)}
+    ramp = [
+        {**CALM, "throttled_power_cap": 1.0, "power_watts": watts}
+        for watts in (256.0, 605.0, 688.0)
+    ]
+    one = Watching(counters=lambda _: {}, values=lambda _: CALM, readings=3)
+    turn = count()
+    events = [
+        replace(event, values=ramp[next(turn) % 3]) if isinstance(event, Reading) else event
+        for event in watched_events(PLAN, {DEVICE: one})
+    ]
+    result = verdict_of(PLAN, events, ACCELERATOR, system=system(**facts))
+    share = ruling(result, "power-cap").statistic
+    assert share is not None
+    assert share.value == pytest.approx(1 - 688 / 700)
 
 
 # ------------------------------------------------------------------ counters over time

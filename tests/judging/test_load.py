@@ -95,7 +95,7 @@ def test_without_a_record_it_is_shown_and_not_judged() -> None:
     assert result.explanation == (
         "there is no qualified record of burn_in on Test Processor 9000; reported, not judged: "
         f"{DEVICE}: 38.6 % of its power limit in hot phases, clock at 90.0 % of the highest, "
-        "64 celsius at most, settled, slowed down by power cap in 100 % of the readings, "
+        "64 celsius at most, settled, slowed down by power cap in 100 % of the time, "
         "no plain loop beside it"
     )
 
@@ -150,7 +150,7 @@ def test_device_that_does_less_than_its_plain_loop_fails(loop: Loop) -> None:
         (Loop(watts=None), FREE, "no plain loop was read beside it"),
         (None, FREE, "no plain loop was read beside it"),
         (Loop(watts=505.0), {**FREE, "graphics_clock_hertz": 1.8e9}, "clock was at 90.0 % of the"),
-        (Loop(watts=505.0), {**FREE, "throttled_thermal": 1.0}, "active in 100 % of the readings"),
+        (Loop(watts=505.0), {**FREE, "throttled_thermal": 1.0}, "active in 100 % of the time"),
         (Loop(watts=505.0), {**FREE, "throttled_thermal": None}, "held back is not reported"),
     ],
     ids=["no power", "no loop", "clock", "slowed down", "not known"],
@@ -257,7 +257,7 @@ def test_power_that_is_not_reported_is_unknown_and_never_zero() -> None:
 
 
 def test_limit_that_is_not_reported_is_unknown() -> None:
-    bare = card()
+    bare = card(power_limit=Fact(value=None))
     events = watched_events(PLAN, watched(690.0))
     result = ruling(
         verdict_of(PLAN, events, FUNCTIONAL, system=bare, qualified=records(PLAN, bare)), "load"

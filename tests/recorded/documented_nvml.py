@@ -112,6 +112,7 @@ def power(limit: int, lowest: int, drawn: float, celsius: int) -> Answers:
         "nvmlDeviceGetCurrentClocksEventReasons()": 1,
         "nvmlDeviceGetViolationStatus(NVML_PERF_POLICY_POWER)": CAPPED,
         "nvmlDeviceGetViolationStatus(NVML_PERF_POLICY_THERMAL)": {"violationTime": 0},
+        "nvmlDeviceGetViolationStatus(NVML_PERF_POLICY_SYNC_BOOST)": {"violationTime": 0},
     }
 
 
@@ -181,10 +182,14 @@ def fields(count: int, megabytes: int, celsius: int, **counters: int) -> Answers
         "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION": 0,
         "NVML_FI_DEV_PCIE_COUNT_NAKS_RECEIVED": 0,
         "NVML_FI_DEV_PCIE_COUNT_NAKS_SENT": 0,
+        **{f"{EVENT}{name}": 0 for name in EVENTS},
         **{f"NVML_FI_DEV_NVLINK_{name}": [value] * count for name, value in counters.items()},
     }
 
 
+EVENT = "NVML_FI_DEV_CLOCKS_EVENT_REASON_"
+EVENTS = ("SW_THERM_SLOWDOWN", "HW_THERM_SLOWDOWN", "HW_POWER_BRAKE_SLOWDOWN")
+"""Asked of drivers from 580 on alone."""
 UP_TO_4 = {"ERROR_DL_REPLAY": 0, "ERROR_DL_RECOVERY": 0, "ERROR_DL_CRC": 0}
 FROM_5_ON = {"COUNT_LINK_RECOVERY_EVENTS": 0, "COUNT_RCV_ERRORS": 0}
 
@@ -532,6 +537,10 @@ def thermal_throttle() -> Record:
             "nvmlDeviceGetViolationStatus(NVML_PERF_POLICY_THERMAL)",
             {"violationTime": 12_400_000_000},
         ),
+        of_fields={
+            f"{EVENT}SW_THERM_SLOWDOWN": 12_100_000_000,
+            f"{EVENT}HW_THERM_SLOWDOWN": 300_000_000,
+        },
     )
 
 

@@ -46,6 +46,8 @@ FACTS = {
     "highest_graphics_clock": Fact(value=2_000_000_000, unit="hertz"),
     "pcie_width_highest": Fact(value=16),
     "pcie_generation_highest": Fact(value=5),
+    "power_limit": Fact(value=700, unit="watts"),
+    "power_limit_default": Fact(value=700, unit="watts"),
 }
 
 

@@ -296,7 +296,7 @@ def test_readings_are_in_si_units(vendor: Named) -> None:
         "pcie_generation": 5,
         "pcie_width": 16,
         "throttle_mask": 1,
-        **{f"throttled_{name}": 0 for name in THROTTLES},
+        **{f"throttled_{name}": 0 for name in THROTTLES if name != "current"},
     }
 
 
@@ -368,6 +368,24 @@ def test_counters_of_a_healthy_module_are_zero_or_told_to_be_missing(vendor: Nam
     pages = {"pages_retired_corrected", "pages_retired_uncorrected", "pages_pending"}
     assert {name for name, value in result.items() if value is None} == pages
     assert pages < one.absent(device)
+
+
+@pytest.mark.parametrize(
+    ("driver", "counted"),
+    [("580.159.04", (12_400_000_000, 7)), ("575.51.03", (1, None)), ("535.154.05", (1, None))],
+)
+def test_fields_of_other_numbers_in_older_drivers_are_not_asked(
+    driver: str, counted: tuple[int, int | None], vendor: Named
+) -> None:
+    """What a number means there may be a setting, which never grows and would pass as no heat."""
+    one = vendor("thermal_throttle")
+    record = library(one).record
+    record["system"]["nvmlSystemGetDriverVersion()"] = driver
+    record["devices"][1]["fields"]["NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN"] = 7
+    policy = "nvmlDeviceGetViolationStatus(NVML_PERF_POLICY_THERMAL)"
+    record["devices"][1]["answers"][policy] = {"violationTime": 1}
+    counts = one.counters(one.probe()[1])
+    assert (counts["thermal_violation_ns"], counts["power_brake_violation_ns"]) == counted
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,8 @@ OF_OTHERS = (
     "link_recoveries",
     "thermal_violation_ns",
     "power_violation_ns",
+    "power_brake_violation_ns",
+    "sync_violation_ns",
 )
 COUNTED_CAUSES = frozenset(word for _, word in CAUSES.values())
 NO_QUESTION = frozenset(

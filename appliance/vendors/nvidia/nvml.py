@@ -146,9 +146,14 @@ class Nvml:
     def field(self, handle: Handle, name: str, scope: int = 0) -> int:
         """One field value."""
         (value,) = self.fields(handle, [(name, scope)])
-        if isinstance(value, Unreadable):
-            raise value
-        return value
+        return present(value)
+
+
+def present(value: Value | Unreadable) -> Value:
+    """The value; raises the Unreadable that stands in its place."""
+    if isinstance(value, Unreadable):
+        raise value
+    return value
 
 
 def attempt(read: Callable[[], Value]) -> Value | Unreadable:

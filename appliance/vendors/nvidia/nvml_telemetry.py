@@ -19,7 +19,15 @@ from appliance.records.system import Device
 from appliance.records.vocabulary import THROTTLES
 from appliance.vendors.nvidia.nvlink import COUNTERS as LINK_COUNTERS
 from appliance.vendors.nvidia.nvlink import Links
-from appliance.vendors.nvidia.nvml import Handle, Nvml, Place, Refusal, attempt, first
+from appliance.vendors.nvidia.nvml import (
+    Handle,
+    Nvml,
+    Place,
+    Refusal,
+    attempt,
+    first,
+    present,
+)
 
 Readings = Mapping[str, float | Unreadable]
 Counts = Mapping[str, int | Unreadable]
@@ -37,9 +45,9 @@ READ = (
     "pcie_generation",
     "pcie_width",
     "throttle_mask",
-    *(f"throttled_{name}" for name in THROTTLES),
+    *(f"throttled_{name}" for name in THROTTLES if name != "current"),
 )
-"""Readings that the library has a question for."""
+"""Readings that the library has a question for; it has no reason for the regulators' current."""
 PAGES = ("pages_retired_corrected", "pages_retired_uncorrected", "pages_pending")
 REMAPPED = (
     "rows_remapped_corrected",
@@ -66,6 +74,8 @@ COUNTED = (
     "links_down",
     "thermal_violation_ns",
     "power_violation_ns",
+    "power_brake_violation_ns",
+    "sync_violation_ns",
     "lost",
 )
 """Counters that the library has a question for."""
@@ -83,6 +93,8 @@ REASONS: Mapping[int, str] = {
 }
 """Bits of nvmlClocksEventReasons (nvml.h). Newer drivers have more, BoardLimit and Reliability
 among them, which nvml.h does not explain: they are "other"."""
+REASONED = tuple(f"throttled_{name}" for name in THROTTLES if f"throttled_{name}" in READ)
+"""What the mask says of each reason."""
 MEGAHERTZ = 1_000_000
 GRAPHICS, MEMORY = 0, 2
 """nvmlClockType_t."""
@@ -94,8 +106,25 @@ SINCE_BOOT, IN_LIFE = 0, 1
 """nvmlEccCounterType_t: volatile and aggregate."""
 NAKS = ("NVML_FI_DEV_PCIE_COUNT_NAKS_RECEIVED", "NVML_FI_DEV_PCIE_COUNT_NAKS_SENT")
 """Refusals of what the device sent, and of what was sent to it (drivers from 535 on)."""
-POWER, THERMAL = 0, 1
-"""nvmlPerfPolicyType_t."""
+POWER, THERMAL, SYNC = 0, 1, 2
+"""nvmlPerfPolicyType_t: how long these caused the device to be below application clocks."""
+EVENT = "NVML_FI_DEV_CLOCKS_EVENT_REASON_"
+EVENT_FIELDS: Mapping[str, int] = {
+    "SW_THERM_SLOWDOWN": 269,
+    "HW_THERM_SLOWDOWN": 270,
+    "HW_POWER_BRAKE_SLOWDOWN": 271,
+}
+"""Nanoseconds in which a reason was active: the driver kept the device and its memory below their
+highest temperatures; hardware cut clocks by half or more for heat; the same for a signal of the
+power supply (nvml.h of CUDA 13.0, "Field Identifiers"; DCGM's fields of these names are the same).
+
+Their numbers are those of drivers from 580 on. nvml.h of R575 had 251 to 253, which are power
+smoothing before and after, where a field of another meaning would read as one that never grows
+(compared 2026-11: nvidia-ml-py 12.570.172, 12.575.51, 13.580.82)."""
+FIRST_DRIVER = 580
+"""Whose fields have these numbers."""
+OLD_DRIVER, LIBRARY_DIFFERS = 13, 25
+"""nvmlReturn_t: the driver lacks the question, and the library differs from it in version."""
 
 
 def throttled(mask: int) -> dict[str, float]:
@@ -104,7 +133,7 @@ def throttled(mask: int) -> dict[str, float]:
     active = {name for bit, name in REASONS.items() if left & bit}
     if left & ~sum(REASONS):
         active.add("other")
-    return {f"throttled_{name}": float(name in active) for name in THROTTLES}
+    return {name: float(name.removeprefix("throttled_") in active) for name in REASONED}
 
 
 def readings(nvml: Nvml, place: Place) -> Readings:
@@ -190,7 +219,7 @@ def _throttling(nvml: Nvml, handle: Handle) -> Readings:
         )
     )
     if isinstance(mask, Unreadable):
-        return {"throttle_mask": mask, **{f"throttled_{name}": mask for name in THROTTLES}}
+        return {"throttle_mask": mask, **dict.fromkeys(REASONED, mask)}
     return {"throttle_mask": mask, **throttled(mask)}
 
 
@@ -223,20 +252,43 @@ def _bus_errors(
 
 
 def _violations(nvml: Nvml, handle: Handle) -> Mapping[str, Callable[[], int]]:
-    """Nanoseconds below the wanted clock; newer drivers give them as field values alone."""
+    """Nanoseconds below the wanted clock by cause, of the newest question that is answered.
+
+    Heat is what the driver did for it and what hardware did, which counts twice where both were at
+    once. Older drivers answer for both together, and have no count of the power brake.
+    """
 
     def status(policy: int) -> int:
         return int(nvml.ask("nvmlDeviceGetViolationStatus", handle, policy).violationTime)
 
-    def thermal() -> int:
-        kinds = ("SW_THERM_SLOWDOWN", "HW_THERM_SLOWDOWN")
-        return sum(nvml.field(handle, f"NVML_FI_DEV_CLOCKS_EVENT_REASON_{kind}") for kind in kinds)
+    events = attempt(lambda: _event_fields(nvml, handle))
 
-    power = partial(nvml.field, handle, "NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP")
+    def event(*kinds: str) -> int:
+        if isinstance(events, Unreadable):
+            raise events
+        return sum(present(events[kind]) for kind in kinds)
+
+    def field(kind: str) -> int:
+        return nvml.field(handle, EVENT + kind)
+
+    heat = partial(event, "SW_THERM_SLOWDOWN", "HW_THERM_SLOWDOWN")
     return {
-        "thermal_violation_ns": lambda: first(lambda: status(THERMAL), thermal),
-        "power_violation_ns": lambda: first(lambda: status(POWER), power),
+        "thermal_violation_ns": lambda: first(heat, lambda: status(THERMAL)),
+        "power_violation_ns": lambda: first(lambda: status(POWER), lambda: field("SW_POWER_CAP")),
+        "power_brake_violation_ns": lambda: event("HW_POWER_BRAKE_SLOWDOWN"),
+        "sync_violation_ns": lambda: first(lambda: status(SYNC), lambda: field("SYNC_BOOST")),
     }
+
+
+def _event_fields(nvml: Nvml, handle: Handle) -> Counts:
+    """EVENT_FIELDS in one call, where library and driver both mean them by these numbers."""
+    if any(nvml.constant(EVENT + kind) != number for kind, number in EVENT_FIELDS.items()):
+        raise Refusal(LIBRARY_DIFFERS)
+    branch = nvml.text("nvmlSystemGetDriverVersion").partition(".")[0]
+    if not branch.isdigit() or int(branch) < FIRST_DRIVER:
+        raise Refusal(OLD_DRIVER)
+    values = nvml.fields(handle, [(EVENT + kind, 0) for kind in EVENT_FIELDS])
+    return dict(zip(EVENT_FIELDS, values, strict=True))
 
 
 def _lost(nvml: Nvml, tree: Tree, handle: Handle, device: Device) -> int:

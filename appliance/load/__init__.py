@@ -1,0 +1,1 @@
+"""How a device was loaded and what held it back, of records and readings alone."""

@@ -1,0 +1,129 @@
+"""Today's criteria of health on what a healthy H100 recorded under bench 0.12.0.
+
+Its blocks of smoke last 0.2 s, so that no reading is under load; version 0.12.0 counted the time
+that heat takes, and none of the power brake. Which counters a run of today has there, is known: the
+driver was 580.159.04, whose fields for both read 0 in a probe before and after 3 s of products.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.builders import NO_BASELINES, NO_PEAKS
+
+from appliance.evidence.device_health import UNLOADED
+from appliance.judging.verdict import Judge
+from appliance.records.journal import Counted, Line
+from appliance.records.json import adapter
+from appliance.records.plan import Plan
+from appliance.records.system import Fact, System
+from appliance.records.verdict import Ruling
+from appliance.storage import criteria_file
+
+FOLDER = Path(__file__).parents[1] / "recorded"
+SHIPPED = criteria_file.load_criteria("accelerator")[0]
+JUDGED = ("throttling", "power-limit", "power-cap")
+CRITERIA = replace(SHIPPED, criterion=tuple(one for one in SHIPPED.criterion if one.id in JUDGED))
+HEAT, BRAKE = "thermal_violation_ns", "power_brake_violation_ns"
+Counts = Mapping[str, int]
+Course = Callable[[int], Counts]
+"""What is counted beside what was recorded, by the number of readings of counters before it."""
+
+
+@cache
+def recorded(name: str) -> tuple[Line, ...]:
+    data = lzma.decompress((FOLDER / "h100_0_12" / f"{name}.jsonl.xz").read_bytes())
+    return tuple(adapter(Line).validate_json(line) for line in data.splitlines())
+
+
+def as_today(kind: type[Any], data: bytes) -> Any:
+    """A record by today's schema."""
+    (schema,) = (one for one in fields(kind) if one.name == "schema")
+    return adapter(kind).validate_json(json.dumps({**json.loads(data), "schema": schema.default}))
+
+
+def judged(name: str, course: Course | None = None, **facts: Fact) -> dict[str, Ruling]:
+    """The rulings on a run, its counters as they were or taking this course as well."""
+    packed = (FOLDER / "h100_0_12" / f"{name}.plan.json.xz").read_bytes()
+    plan: Plan = as_today(Plan, lzma.decompress(packed))
+    system: System = as_today(System, (FOLDER / "h100" / "system.json").read_bytes())
+    device = system.identity.devices[0]
+    device = replace(device, facts={**device.facts, **facts})
+    judge = Judge(
+        plan=replace(plan, num_limits=0, bounds=()),
+        criteria=CRITERIA,
+        baselines=NO_BASELINES,
+        peaks=NO_PEAKS,
+        system=replace(system, identity=replace(system.identity, devices=(device,))),
+    )
+    counted, last = 0, {}
+    for line in recorded(name):
+        event = line.event
+        if course is not None and isinstance(event, Counted):
+            last = dict(event.counters) if not event.is_same else last
+            absent = ("throttled_current",) if not event.launch and event.moment == "before" else ()
+            event = replace(
+                event,
+                counters={**last, **course(counted)},
+                is_same=False,
+                absent=(*event.absent, *absent),
+            )
+            counted += 1
+        judge.take(replace(line, event=event))
+    return {one.criterion: one for one in judge.verdict().rulings}
+
+
+def test_products_at_the_standard_limit_are_held_back_by_it_and_nothing_is_held_against_them() -> (
+    None
+):
+    rulings = judged("node")
+    assert {name: rulings[name].ruling for name in JUDGED} == dict.fromkeys(JUDGED, "pass")
+    throttling, cap = rulings["throttling"].statistic, rulings["power-cap"].statistic
+    assert throttling is not None
+    assert (throttling.value, throttling.count) == (0.0, 124)
+    assert cap is not None
+    assert 0.01 < cap.value < 0.02
+    lowered = judged("node", power_limit=Fact(value=350, unit="watts"))
+    assert (lowered["power-limit"].ruling, lowered["power-cap"].ruling) == ("fail", "pass")
+    assert "50 % (350 W of 700 W)" in lowered["power-limit"].explanation
+    higher = judged("node", power_limit=Fact(value=1000, unit="watts"))
+    assert higher["power-cap"].ruling == "fail"  # 690 W are drawn while a limit holds it back
+
+
+def test_short_steps_pass_by_what_the_device_counts_and_not_without() -> None:
+    then = judged("smoke")
+    assert then["throttling"].ruling == "inconclusive"
+    assert UNLOADED in then["throttling"].explanation
+    assert then["power-cap"].ruling == "pass"  # as nothing was counted at the limit
+    now = judged("smoke", lambda _: {BRAKE: 0})["throttling"]
+    assert (now.ruling, now.statistic and now.statistic.count) == ("pass", 54)
+
+
+@pytest.mark.parametrize("name", [HEAT, BRAKE])
+def test_short_steps_that_were_held_back_fail(name: str) -> None:
+    """By 12 ms around each launch, of 0.4 s of steps on average: 3 % of the time."""
+    held = judged("smoke", lambda n: {BRAKE: 0, name: 12_000_000 * n})["throttling"]
+    assert (held.ruling, held.reason) == ("fail", "health")
+    assert "by its counters" in held.explanation
+
+
+@pytest.mark.parametrize(
+    ("course", "words"),
+    [
+        (lambda n: {BRAKE: 1000 - n}, "it went back from"),
+        (lambda n: {} if n == 80 else {BRAKE: 0}, "it was there in 163 of 164 readings only"),
+        (lambda n: {BRAKE: 10**13 * (n > 80)}, "between launches, in"),
+        (lambda n: {BRAKE: 10**13 * (n > 81)}, "which no device can have counted"),
+    ],
+)
+def test_forged_counters_are_no_pass(course: Course, words: str) -> None:
+    ruling = judged("smoke", course)["throttling"]
+    assert ruling.ruling == "inconclusive"
+    assert words in ruling.explanation
