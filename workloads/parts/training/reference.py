@@ -16,12 +16,12 @@ import torch
 
 from workloads.parts.distributed import rank_checks
 from workloads.parts.numerics import low_memory
+from workloads.parts.numerics.host_copies import copies_on_host
 from workloads.parts.training import branch_points
 from workloads.parts.training.optimizers import Tensors
 from workloads.parts.training.state import (
     Before,
     Training,
-    copied,
     gradient,
     learning,
     restore,
@@ -94,7 +94,7 @@ def _follow(
     before: Before, state: Training, inputs: Tensors, choices: branch_points.Choices
 ) -> Reference:
     """Forward and backward pass in float64 on the host; the gradients are float64 and whole."""
-    model = restore(before, _plain(state).cpu().double())
+    model = restore(before, _plain_on_host(state).double())
     # Branches are noted in the order of a single pass.
     if not state.error_bounds.has_branch_points:
         low_memory.spare(model)
@@ -104,7 +104,9 @@ def _follow(
         loss=loss.detach(),
         logits=logits.detach().float(),
         gradients={name: gradient(p) for name, p in learning(model)},
-        statistics={} if state.error_bounds.statistics is None else copied(statistics_of(model)),
+        statistics=(
+            {} if state.error_bounds.statistics is None else copies_on_host(statistics_of(model))
+        ),
         choices=branch_points.digest(choices),
         switched=imposed.close(),
         shares=None,
@@ -167,3 +169,19 @@ def repeated_on(
 def _plain(state: Training) -> torch.nn.Module:
     """A copy of the model, whole on every rank; what it learns is to be put into it."""
     return copy.deepcopy(state.model) if state.peers is None else state.peers.make()
+
+
+def _plain_on_host(state: Training) -> torch.nn.Module:
+    """The same on the host, with the values of few tensors copied one by one."""
+    if state.peers is not None:
+        return state.peers.make()
+    tensors = {id(one): one for one in (*state.model.parameters(), *state.model.buffers())}
+    memo = {key: _as(tensors[key], one) for key, one in copies_on_host(tensors).items()}
+    return copy.deepcopy(state.model, memo)
+
+
+def _as(tensor: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """The values as a parameter where the tensor is one."""
+    if isinstance(tensor, torch.nn.Parameter):
+        return torch.nn.Parameter(values, tensor.requires_grad)
+    return values
