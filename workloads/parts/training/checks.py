@@ -69,7 +69,7 @@ def _judged(before: Before, state: Training, output: Trained) -> Iterator[Check]
     yield _check_learning(before, state, output)
     yield from _check_rules(before, state, output)
     yield from comparisons.check_update(before, state, output)
-    sampling = state.sampling()
+    sampling = state.sampling(state.flops)
     if sampling is not None:
         yield from sampled_checks.check_sampled(before, state, sampling, output)
     elif state.audit is None:

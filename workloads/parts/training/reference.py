@@ -8,9 +8,11 @@ points, the device's forward pass is repeated, untimed, and float64 follows its 
 from __future__ import annotations
 
 import copy
+from collections import OrderedDict
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -168,7 +170,19 @@ def repeated_on(
 
 def _plain(state: Training) -> torch.nn.Module:
     """A copy of the model, whole on every rank; what it learns is to be put into it."""
-    return copy.deepcopy(state.model) if state.peers is None else state.peers.make()
+    return _copied(state.model, {}) if state.peers is None else state.peers.make()
+
+
+def _copied(model: torch.nn.Module, memo: dict[int, Any]) -> torch.nn.Module:
+    """A deep copy; of the empty containers, a dozen of each module's, it is made beforehand.
+
+    `copy` takes ten calls for each, half of the time of copying a network of many small modules.
+    """
+    for module in model.modules():
+        for value in vars(module).values():
+            if type(value) in {dict, OrderedDict, set, list} and not value:
+                memo[id(value)] = type(value)()
+    return copy.deepcopy(model, memo)
 
 
 def _plain_on_host(state: Training) -> torch.nn.Module:
@@ -177,7 +191,7 @@ def _plain_on_host(state: Training) -> torch.nn.Module:
         return state.peers.make()
     tensors = {id(one): one for one in (*state.model.parameters(), *state.model.buffers())}
     memo = {key: _as(tensors[key], one) for key, one in copies_on_host(tensors).items()}
-    return copy.deepcopy(state.model, memo)
+    return _copied(state.model, memo)
 
 
 def _as(tensor: torch.Tensor, values: torch.Tensor) -> torch.Tensor:

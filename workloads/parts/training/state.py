@@ -72,6 +72,7 @@ class Training:
     `limits` are of the rules that a healthy training keeps; `peers` the ranks that train with this
     one. `audit`: the layers that float64 follows instead of the whole, for a model too large;
     `sampling`: the rows of every module, for a step too long.
+    `flops`: operations of a step, None where nobody counted them.
     `micro_batches`: passes of a step, each over an equal part of its batch
     (`parts/training/accumulation.py`). `loss_scale`: factor of the loss in float16, which is taken
     out of the gradients again.
@@ -93,6 +94,7 @@ class Training:
     peers: sharding.Peers | None = None
     audit: audit.Audit | None = None
     sampling: Plan = never
+    flops: float | None = None
     checksums: list[int] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -216,6 +218,7 @@ def begin_training(
         batches=inputs.sets(target, seed, 0 if peers is None else peers.own, num_inputs),
         cycle=InputCycle(of=num_inputs),
         artifacts=target.artifacts,
+        flops=target.flops,
         peers=peers,
         **fields,
     )
