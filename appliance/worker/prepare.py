@@ -18,7 +18,7 @@ from appliance.evidence.software_fault import NOT_INSTALLED
 from appliance.ipc.channel import Link
 from appliance.ipc.messages import TimingOver
 from appliance.ipc.rank_proxy import NAME_VARIABLE
-from appliance.linux import libraries
+from appliance.linux import heap, libraries
 from appliance.records.journal import Artifact, Check, Environment, Float32Products, Outcome
 from appliance.records.json import Parameters
 from appliance.records.request import LaunchSpec
@@ -84,7 +84,11 @@ def prepared(
     if spec.case.in_tf32:
         tf32.require_tf32(target)
     machine = _machine(spec, target, stopwatch)
-    over = partial(link.send, TimingOver())
+
+    def over() -> None:
+        link.send(TimingOver())
+        heap.keep()
+
     channel = Channel(send=link.send, wait=link.wait, turn=turn, over=over)
     if settings is not None:
         return RepeatCourse(
@@ -245,6 +249,7 @@ def _target(
         vendor=spec.vendor,
         beside=_beside(spec),
         scratch=None if spec.scratch is None else Path(spec.scratch),
+        flops=spec.case.work.flops,
     )
 
 

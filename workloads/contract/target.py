@@ -94,7 +94,8 @@ class Target:
     first of `onnx_providers` is opened with for a graph of a number format. `seconds` is the
     worker's clock: what one call of some work takes. It serves to choose between ways of doing the
     same in the untimed launch, never to judge; None where there is none, as in tests. `drawn` has
-    the inputs that the build drew on the device, in their order, each summed up.
+    the inputs that the build drew on the device, in their order, each summed up. `flops` are the
+    operations of a step that the plan counted, None where nobody did.
 
     A workload that starts processes of its own hands them `vendor`, the name by which they prepare
     torch for the device; `beside` are the launches at once, None where this one is alone, and
@@ -116,3 +117,4 @@ class Target:
     vendor: str = ""
     beside: Beside | None = None
     scratch: Path | None = None
+    flops: float | None = None

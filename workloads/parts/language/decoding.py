@@ -51,6 +51,7 @@ from workloads.parts.language.generation import Asked, Before, Generation
 from workloads.parts.numerics.parameters import require_even_heads, require_positive
 from workloads.parts.numerics.precision import compare_logits, dtype_named
 from workloads.parts.numerics.size import count_parameters
+from workloads.parts.numerics.threads import on_few_threads
 
 LOGITS = 80.0
 EPSILON = 1e-5
@@ -205,6 +206,11 @@ class Decoding(Generation[State]):
         return self.prompts(HostDraws(seed=state.seed), index)
 
     def compare(self, before: Before, state: State, output: Generated) -> Iterator[Check]:
+        size = sum(weight.nbytes for weight in state.model.parameters())
+        with on_few_threads(size):
+            yield from self._compare(before, state, output)
+
+    def _compare(self, before: Before, state: State, output: Generated) -> Iterator[Check]:
         tokens = known(output.tokens, self.vocabulary)
         make = partial(self._decode, before.request, tokens, state.seed)
         reference = self.reference(before, state, tokens, make)["logits"]

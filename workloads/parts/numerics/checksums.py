@@ -1,5 +1,7 @@
 """A number that stands for every bit of a tensor, made where the tensor lies.
 
+Of small tensors together it is made on the host, of the bits that are there after one copy.
+
     s = sum over i of  x_i w_i   modulo 2**63
 
 x are the words of the tensor in their logical order, zero-extended to 64 bits, w odd pseudo-random
@@ -12,9 +14,11 @@ every device make the same number of the same bits. Dtype and shape are part of 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
+
+from workloads.parts.numerics.host_copies import small_on_host
 
 _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _AT_ONCE = 2**22  # words: 32 MiB in 64 bits
@@ -41,6 +45,18 @@ def _weights(first: int, count: int, device: torch.device) -> torch.Tensor:
 
 def checksum_all(tensors: Mapping[str, torch.Tensor]) -> int:
     """One number for all tensors and their names."""
+    return _joined(small_on_host(tensors))
+
+
+def checksums_of_sets(sets: Sequence[Mapping[str, torch.Tensor]]) -> list[int]:
+    """That number for each of several sets, whose small tensors are copied to the host together."""
+    named = small_on_host(
+        {(n, name): one for n, own in enumerate(sets) for name, one in own.items()}
+    )
+    return [_joined({name: named[n, name] for name in own}) for n, own in enumerate(sets)]
+
+
+def _joined(tensors: Mapping[str, torch.Tensor]) -> int:
     total = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
         total.update(f"{name} {checksum(tensor)} ".encode())

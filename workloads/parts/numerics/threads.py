@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
 import torch
@@ -15,6 +15,14 @@ from appliance.linux.cgroup import cpu_quota
 from appliance.linux.sysfs import Tree, Unreadable
 
 Result = TypeVar("Result")
+A_THREADS_WORTH = 2**23
+"""Bytes of tensors for which another thread is worth waking.
+
+Each operator of torch on more than 32,768 numbers wakes all threads that it may use and waits for
+the last of them. Of a small model's tensors that is most of its time: on 16 threads of an H100's
+host, where another launch builds beside it, about a millisecond each (docs/reference/
+device-budget.md: checks of `markov_lm` took 0.51 s there and 0.1 s on two threads).
+"""
 
 
 def usable_processors() -> int:
@@ -36,6 +44,11 @@ def on_threads(number: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def on_few_threads(num_bytes: int) -> AbstractContextManager[None]:
+    """While it is entered, as many threads as tensors of so many bytes are worth."""
+    return on_threads(max(1, min(torch.get_num_threads(), num_bytes // A_THREADS_WORTH)))
 
 
 def by_parts(count: int, size: int, work: Callable[[slice], Result]) -> list[Result]:

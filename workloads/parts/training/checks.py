@@ -17,7 +17,9 @@ from appliance.records.journal import Check
 from workloads.parts.distributed import rank_checks, sharding, tensors
 from workloads.parts.distributed.tensors import local, rejoined, whole
 from workloads.parts.numerics.checksums import checksum, checksum_all
+from workloads.parts.numerics.host_copies import small_on_host
 from workloads.parts.numerics.precision import compare_logits, rounding
+from workloads.parts.numerics.threads import on_few_threads
 from workloads.parts.training import (
     branch_points,
     comparisons,
@@ -27,27 +29,47 @@ from workloads.parts.training import (
     sampled_checks,
 )
 from workloads.parts.training.inputs import DrawnSets
-from workloads.parts.training.state import Before, Trained, Training, checksums_of, gradient
+from workloads.parts.training.state import (
+    Before,
+    Trained,
+    Training,
+    checksums_of,
+    gradient,
+    named_of,
+    with_named,
+)
 
 
 def check_step(before: Before, state: Training, output: Trained) -> Iterator[Check]:
-    """Judge everything that the step made; the cheap checks first."""
-    if state.peers is None:
-        return _judged(before, state, output)
-    # The ranks ask each other in between: none may stop at a check where another goes on.
-    judged = _judged_among if state.audit is None else _judged_in_shares
-    return iter(list(judged(before, state, state.peers, output)))
+    """Judge everything that the step made; the cheap checks first.
+
+    On as many threads of the host as what is judged is worth.
+    """
+    with on_few_threads(_num_bytes(before, output)):
+        if state.peers is None:
+            yield from _judged(before, state, output)
+            return
+        # The ranks ask each other in between: none may stop at a check where another goes on.
+        judged = _judged_among if state.audit is None else _judged_in_shares
+        yield from list(judged(before, state, state.peers, output))
+
+
+def _num_bytes(before: Before, output: Trained) -> int:
+    """Of the inputs and of all that the step made."""
+    tensors = (*before.batch.values(), *named_of(output).values())
+    return sum(int(tensor.nbytes) for tensor in tensors)
 
 
 # ------------------------------------------------------------------ on one rank
 
 
 def _judged(before: Before, state: Training, output: Trained) -> Iterator[Check]:
+    output = with_named(output, small_on_host(named_of(output)))
     yield from _check_unchanged(before, state)
     yield _check_learning(before, state, output)
     yield from _check_rules(before, state, output)
     yield from comparisons.check_update(before, state, output)
-    sampling = state.sampling()
+    sampling = state.sampling(state.flops)
     if sampling is not None:
         yield from sampled_checks.check_sampled(before, state, sampling, output)
     elif state.audit is None:
@@ -103,7 +125,7 @@ def _choices(
     if not state.error_bounds.has_branch_points:
         return (), True
     choices, logits = reference.repeated(before, state)
-    is_same = bool(choices) and torch.equal(logits, output.logits)
+    is_same = bool(choices) and torch.equal(logits.cpu(), output.logits.cpu())
     return choices, is_same and _are_others_followed(before, state)
 
 

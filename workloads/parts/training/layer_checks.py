@@ -20,6 +20,7 @@ from workloads.parts.auditing.selection import Rows, draw_rows
 from workloads.parts.auditing.whole_layers import LayerWatch, follow_whole
 from workloads.parts.distributed import rank_checks
 from workloads.parts.distributed.tensors import local, whole
+from workloads.parts.numerics.host_copies import copies_on_host
 from workloads.parts.numerics.precision import rounding
 from workloads.parts.training import audit
 from workloads.parts.training.dropout import generator_of
@@ -28,7 +29,6 @@ from workloads.parts.training.state import (
     Before,
     Trained,
     Training,
-    copied,
     gradient,
     local_of,
     restore,
@@ -77,7 +77,7 @@ def _run_again(
         restore(before, state.model)
         state.model.zero_grad(set_to_none=True)
         loss, logits = passes(state, runner, batch)
-        gradients = copied(local_of(_gradients(state)))
+        gradients = copies_on_host(local_of(_gradients(state)))
         restore(before, state.model)
         state.model.zero_grad(set_to_none=True)
         names = {id(weight): name for name, weight in state.trained.items()}
@@ -180,9 +180,9 @@ def _gathered(parts: Tensors) -> dict[str, torch.Tensor]:
 @contextmanager
 def put_back(state: Training) -> Iterator[None]:
     """Restore weights, gradients, statistics and noise to what they were, at the end."""
-    after = copied(local_of(state.trained))
+    after = copies_on_host(local_of(state.trained))
     gradients = {name: weight.grad for name, weight in state.trained.items()}
-    statistics = copied(statistics_of(state.model))
+    statistics = copies_on_host(statistics_of(state.model))
     generator = generator_of(state.model)
     noise = None if generator is None else generator.get_state()
     try:

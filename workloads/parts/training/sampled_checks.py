@@ -232,7 +232,7 @@ def _check_again(state: Training, output: Trained, seen: Watched) -> Iterator[Ch
     if state.clip is not None:
         norms = torch.stack([one.norm() for one in seen.gradients.values()])
         factor = min(1.0, state.clip / (norms.norm().item() + 1e-6))
-    is_same = torch.equal(seen.logits, output.logits)
+    is_same = torch.equal(seen.logits.cpu(), output.logits.cpu())
     bound = bounds.bound_gradients(
         state.dtype, seen.exact[0].item(), seen.exact[1], is_followed=is_same
     )

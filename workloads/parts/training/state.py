@@ -21,7 +21,8 @@ from workloads.parts.auditing.sampling import Plan, never
 from workloads.parts.distributed import sharding
 from workloads.parts.distributed.tensors import local, whole
 from workloads.parts.drawing.drawn import Drawer, Draws, HostDraws
-from workloads.parts.numerics.checksums import checksum, checksum_all
+from workloads.parts.numerics.checksums import checksum, checksums_of_sets
+from workloads.parts.numerics.host_copies import copies_on_host
 from workloads.parts.numerics.inputs import InputSets
 from workloads.parts.training import audit, rules
 from workloads.parts.training.bounds import ErrorBounds
@@ -71,6 +72,7 @@ class Training:
     `limits` are of the rules that a healthy training keeps; `peers` the ranks that train with this
     one. `audit`: the layers that float64 follows instead of the whole, for a model too large;
     `sampling`: the rows of every module, for a step too long.
+    `flops`: operations of a step, None where nobody counted them.
     `micro_batches`: passes of a step, each over an equal part of its batch
     (`parts/training/accumulation.py`). `loss_scale`: factor of the loss in float16, which is taken
     out of the gradients again.
@@ -92,13 +94,14 @@ class Training:
     peers: sharding.Peers | None = None
     audit: audit.Audit | None = None
     sampling: Plan = never
+    flops: float | None = None
     checksums: list[int] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         if isinstance(self.batches, InputSets):
             self.checksums = self.batches.checksums
         elif isinstance(self.batches, list | tuple):
-            self.checksums = [checksum_all(batch) for batch in self.batches]
+            self.checksums = checksums_of_sets(self.batches)
 
     @property
     def trained(self) -> dict[str, torch.Tensor]:
@@ -121,6 +124,33 @@ class Trained:
     weights: Tensors
     moments: Mapping[str, Tensors]
     statistics: Tensors
+
+
+Place = tuple[str, ...]
+"""Of a tensor in an output: the kind of what it is, and the names that it has there."""
+
+
+def named_of(output: Trained) -> dict[Place, torch.Tensor]:
+    """Every tensor of an output by its place."""
+    named: dict[Place, torch.Tensor] = {("loss",): output.loss, ("logits",): output.logits}
+    for kind in ("gradients", "weights", "statistics"):
+        named |= {(kind, name): one for name, one in getattr(output, kind).items()}
+    for name, own in output.moments.items():
+        named |= {("moments", name, key): one for key, one in own.items()}
+    return named
+
+
+def with_named(output: Trained, named: Mapping[Place, torch.Tensor]) -> Trained:
+    """The output with those tensors in their places."""
+    kinds = {
+        kind: {name: named[kind, name] for name in getattr(output, kind)}
+        for kind in ("gradients", "weights", "statistics")
+    }
+    moments = {
+        name: {key: named["moments", name, key] for key in own}
+        for name, own in output.moments.items()
+    }
+    return Trained(loss=named["loss",], logits=named["logits",], moments=moments, **kinds)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,6 +218,7 @@ def begin_training(
         batches=inputs.sets(target, seed, 0 if peers is None else peers.own, num_inputs),
         cycle=InputCycle(of=num_inputs),
         artifacts=target.artifacts,
+        flops=target.flops,
         peers=peers,
         **fields,
     )
@@ -215,9 +246,9 @@ def take_snapshot(state: Training) -> Before:
     return Before(
         number=number,
         batch=_batch(state, number % state.cycle.of),
-        weights=copied(held_of(state.trained)),
-        moments={name: copied(held_of(moments)) for name, moments in moments_of(state).items()},
-        statistics=copied(statistics_of(state.model)),
+        weights=copies_on_host(held_of(state.trained)),
+        moments=_moments_before(state, held_of),
+        statistics=copies_on_host(statistics_of(state.model)),
         noise=None if generator is None else generator.get_state(),
         frozen=checksums_of(state.frozen),
     )
@@ -227,7 +258,17 @@ def _batch(state: Training, index: int) -> Tensors:
     """An input set on the host; one that can be drawn is not read from the device."""
     if isinstance(state.batches, DrawnSets):
         return state.batches.again(index)
-    return copied(state.batches[index])
+    return copies_on_host(state.batches[index])
+
+
+def _moments_before(
+    state: Training, held_of: Callable[[Tensors], dict[str, torch.Tensor]]
+) -> dict[str, dict[str, torch.Tensor]]:
+    moments = moments_of(state)
+    if state.peers is not None:  # all of them, gathered, might fill a device
+        return {name: copies_on_host(held_of(own)) for name, own in moments.items()}
+    flat = copies_on_host({(n, key): one for n, own in moments.items() for key, one in own.items()})
+    return {name: {key: flat[name, key] for key in own} for name, own in moments.items()}
 
 
 def restore(before: Before, model: torch.nn.Module) -> torch.nn.Module:
@@ -280,10 +321,6 @@ def whole_of(named: Tensors) -> dict[str, torch.Tensor]:
 
 def local_of(named: Tensors) -> dict[str, torch.Tensor]:
     return {name: local(tensor.detach()) for name, tensor in named.items()}
-
-
-def copied(named: Tensors) -> dict[str, torch.Tensor]:
-    return {name: tensor.detach().cpu().clone() for name, tensor in named.items()}
 
 
 def checksums_of(named: Tensors) -> dict[str, int]:
