@@ -51,6 +51,7 @@ from workloads import gemm_tf32, host_stream  # noqa: E402 - the same
 from workloads.contract.target import Artifacts, Target  # noqa: E402 - the same
 from workloads.parts.drawing import drawn as drawing  # noqa: E402 - the same
 from workloads.parts.memory import copies  # noqa: E402 - the same
+from workloads.parts.numerics.staging import staged  # noqa: E402 - the same
 
 DRAWN = ("gemm", "gemm_tf32", "gemm_float8", "gemm_int8", "gemm_search", "memory_bandwidth")
 """Workloads whose inputs are drawn on the device and again, for the check, on the host."""
@@ -135,7 +136,7 @@ def measured(case: Case) -> dict[str, Any]:
     if workload.is_repeatable:
         parts["digest"] = scaling(
             lambda threads: outputs.digest(
-                output, torch_device.device_bits, threads, torch_device.device_bytes
+                output, torch_device.device_bits, threads, torch_device.in_pieces(staged)
             )
         )
         arrays = output.values() if isinstance(output, dict) else [output]

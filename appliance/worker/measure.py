@@ -83,7 +83,7 @@ ROOM = 0.9
 class Machine:
     """What the launch runs on: its clocks, its generators, and copies of tensors on the host.
 
-    `bits` reads bytes to the host, and `flat` says where they lie in order, to be read in pieces.
+    `bits` reads bytes to the host, and `pieces` does so in pieces where they lie in order.
     `agree` gives all ranks of the launch the largest of their numbers. `make_work` gives a short
     piece of work that keeps the device busy and changes nothing;
     `make_witness` gives a witness of the device's other users, None where it can have none;
@@ -99,7 +99,7 @@ class Machine:
     seed: Callable[[int], None]
     bits: outputs.Read
     values: outputs.Read
-    flat: outputs.Flat | None = None
+    pieces: outputs.InPieces | None = None
     agree: Callable[[int], int] = int
     libraries: Callable[[], Mapping[str, str | None]]
     make_witness: Callable[[], Witness | None] = lambda: None
@@ -586,7 +586,9 @@ class LaunchCourse:
     def _digest(self, output: Any) -> None:
         if self.workload.is_repeatable:
             with self._in("digest"):
-                digest = outputs.digest(output, self.machine.bits, self._threads, self.machine.flat)
+                digest = outputs.digest(
+                    output, self.machine.bits, self._threads, self.machine.pieces
+                )
                 self._send(Digested, phase="first", step=0, what="output", digest=digest)
 
     def _check_inputs(self) -> None:

@@ -15,8 +15,12 @@ import dataclasses
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -35,8 +39,18 @@ PIECE = 2**24
 Frozen = dict[str, NDArray[Any]]
 Read = Callable[[Any], NDArray[Any]]
 """The bytes or numbers of a tensor on the host, in whose memory they may still lie."""
-Flat = Callable[[Any], Any]
-"""The bytes of a tensor where they lie, flat, as something that is cut and then read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InPieces:
+    """How a tensor's bytes are read in pieces, each by a thread.
+
+    `flat` gives the bytes where they lie, flat, as something that is cut; None of what does not lie
+    there in order. `lend` gives a piece's bytes on the host, where they are until the block ends.
+    """
+
+    flat: Callable[[Any], Any | None]
+    lend: Callable[[Any], AbstractContextManager[NDArray[Any]]]
 
 
 def freeze(output: Any, read: Read) -> Frozen:
@@ -47,19 +61,21 @@ def freeze(output: Any, read: Read) -> Frozen:
     return {_name(path, leaf): np.array(read(leaf)) for path, leaf in _leaves(output, "output")}
 
 
-def digest(output: Any, read: Read, threads: int = 1, flat: Flat | None = None) -> str:
+def digest(output: Any, read: Read, threads: int = 1, pieces: InPieces | None = None) -> str:
     """SHA-256 over all arrays of an output, in the order of their names: name, size, bytes.
 
-    `read` gives an array's bytes; one is held at a time, and hashed on so many threads. With `flat`
-    a long array is read in pieces, on these threads too, and never lies on the host as a whole. A
-    digest tells any two outputs apart that differ in a bit, a number format, a shape or the place
-    of an array.
+    `read` gives an array's bytes. They are read and hashed on so many threads, each of which holds
+    one array at a time; with `pieces` one piece of it, and a long array never lies on the host as a
+    whole. A digest tells any two outputs apart that differ in a bit, a number format, a shape or
+    the place of an array, and depends neither on threads nor on pieces.
     """
     hasher = hashlib.sha256()
     arrays = {_name(path, leaf): leaf for path, leaf in _leaves(output, "output")}
-    for name in sorted(arrays):
+    names = sorted(arrays)
+    hashed = _hashed([arrays[name] for name in names], read, threads, pieces)
+    for name, one in zip(names, hashed, strict=True):
         hasher.update(f"{name}\0{int(arrays[name].nbytes)}\0".encode())
-        hasher.update(_hashed(arrays[name], read, threads, flat))
+        hasher.update(one)
     return hasher.hexdigest()
 
 
@@ -68,26 +84,54 @@ def num_bytes(output: Any) -> int:
     return sum(int(leaf.nbytes) for _, leaf in _leaves(output, "output"))
 
 
-def digests(output: Any, read: Read, threads: int = 1, flat: Flat | None = None) -> dict[str, str]:
-    """SHA-256 of each array of an output by its name, in the output's order; one read at a time."""
-    return {
-        _name(path, leaf): _hashed(leaf, read, threads, flat).hex()
-        for path, leaf in _leaves(output, "output")
-    }
+def digests(
+    output: Any, read: Read, threads: int = 1, pieces: InPieces | None = None
+) -> dict[str, str]:
+    """SHA-256 of each array of an output by its name, in the output's order; read as `digest`."""
+    leaves = list(_leaves(output, "output"))
+    hashed = _hashed([leaf for _, leaf in leaves], read, threads, pieces)
+    return {_name(*leaf): one.hex() for leaf, one in zip(leaves, hashed, strict=True)}
 
 
-def _hashed(leaf: Any, read: Read, threads: int, flat: Flat | None) -> bytes:
-    """SHA-256 of an array's bytes; of a longer one that of its pieces' digests."""
-    size = int(leaf.nbytes)
-    if size <= PIECE:
-        return hashlib.sha256(read(leaf).data).digest()
-    content = (flat or read)(leaf)
+def _hashed(
+    leaves: Sequence[Any], read: Read, threads: int, pieces: InPieces | None
+) -> list[bytes]:
+    """SHA-256 of each array's bytes; of a longer one that of its pieces' digests."""
+    works = [_works(leaf, read, pieces) for leaf in leaves]
+    every = [work for some in works for work in some]
+    if threads == 1 or len(every) == 1:
+        answers = iter([work() for work in every])
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            answers = iter(list(pool.map(lambda work: work(), every)))
+    return [_joined(list(chain(*islice(answers, len(some))))) for some in works]
 
-    def hashed(first: int) -> bytes:
-        return hashlib.sha256(read(content[first : first + PIECE]).data).digest()
 
-    with ThreadPoolExecutor(threads) as pool:
-        return hashlib.sha256(b"".join(pool.map(hashed, range(0, size, PIECE)))).digest()
+def _works(leaf: Any, read: Read, pieces: InPieces | None) -> list[Callable[[], list[bytes]]]:
+    """What gives the digests of an array's pieces, in order: of one each if they can be cut."""
+    content = None if pieces is None else pieces.flat(leaf)
+    if content is None or pieces is None:
+        return [lambda: _of_whole(read(leaf))]
+    places = range(0, max(1, int(leaf.nbytes)), PIECE)
+    return [partial(_of_piece, content[first : first + PIECE], pieces.lend) for first in places]
+
+
+def _of_piece(
+    piece: Any, lend: Callable[[Any], AbstractContextManager[NDArray[Any]]]
+) -> list[bytes]:
+    with lend(piece) as content:
+        return [hashlib.sha256(content.data).digest()]
+
+
+def _of_whole(content: NDArray[Any]) -> list[bytes]:
+    """Digests of the pieces of an array that was read as a whole."""
+    places = range(0, max(1, content.nbytes), PIECE)
+    return [hashlib.sha256(content[first : first + PIECE].data).digest() for first in places]
+
+
+def _joined(digests: Sequence[bytes]) -> bytes:
+    """The digest of an array from those of its pieces: of a single one its own."""
+    return digests[0] if len(digests) == 1 else hashlib.sha256(b"".join(digests)).digest()
 
 
 def _name(path: str, leaf: Any) -> str:

@@ -36,6 +36,7 @@ from workloads.contract.target import Artifacts, Beside, Target
 from workloads.parts.distributed import ranks
 from workloads.parts.drawing import drawn
 from workloads.parts.matmul import tf32
+from workloads.parts.numerics import staging
 
 STALL_SHARE, LONGEST_STALL = 1 / 3, 300.0
 """How long a rank waits for another: a share of the case's time limit, and seconds at most."""
@@ -270,7 +271,7 @@ def _machine(spec: LaunchSpec, target: Target, stopwatch: torch_device.DeviceSto
         seed=torch_device.seed_generators,
         bits=torch_device.device_bits,
         values=torch_device.device_values,
-        flat=torch_device.device_bytes,
+        pieces=torch_device.in_pieces(staging.staged),
         agree=int if joined is None else partial(joined.largest, device=target.device),
         libraries=partial(libraries.loaded, digests),
         give_back=partial(torch_device.give_back, target.device),

@@ -80,7 +80,7 @@ class RepeatCourse(LaunchCourse):
     def _digests(self, output: Any) -> dict[str, str]:
         """Of each tensor of an output, by its name."""
         machine = self.machine
-        return outputs.digests(output, machine.bits, self._threads, machine.flat)
+        return outputs.digests(output, machine.bits, self._threads, machine.pieces)
 
     def _examine(
         self, own: outputs.Frozen | None, own_digest: str, tensors: tuple[str, ...]

@@ -7,7 +7,8 @@ import random
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ CHOICE_WARMUP, CHOICE_CALLS = 2, 5
 BUSY_SIZE, BUSY_MATMULS = 256, 8
 """Matmuls between two synchronises while clocks are compared: well below 10 ms on one core."""
 
+Staged = Callable[[Sequence[torch.Tensor]], AbstractContextManager[list[torch.Tensor]]]
+"""Puts flat tensors on the host until the block ends."""
 HOST = torch.device("cpu")
 DEVICE_SHARE = 0.5
 """Part of the memory that a device has free after the first step, which had all that steps take,
@@ -114,14 +117,30 @@ def device_bits(leaf: Any) -> NDArray[Any]:
     return outputs.bits(leaf)
 
 
-def device_bytes(leaf: Any) -> Any:
-    """Bytes of a tensor or array, flat and where they lie, which `device_bits` reads in pieces.
+def device_bytes(leaf: Any) -> Any | None:
+    """Bytes of a tensor or array, flat and where they lie, to be read in pieces.
 
-    What does not lie there in order is read whole: to put it in order there takes its memory again.
+    None of what does not lie there in order: to put it in order there takes its memory again.
     """
     if isinstance(leaf, torch.Tensor) and leaf.is_contiguous():
         return leaf.detach().reshape(-1).view(torch.uint8)
-    return device_bits(leaf)
+    if isinstance(leaf, np.ndarray) and leaf.flags.c_contiguous:
+        return outputs.bits(leaf)
+    return None
+
+
+def in_pieces(staged: Staged) -> outputs.InPieces:
+    """How tensors are read in pieces, through memory that is lent out again and again."""
+
+    @contextmanager
+    def lend(piece: Any) -> Iterator[NDArray[Any]]:
+        if not isinstance(piece, torch.Tensor):
+            yield piece
+            return
+        with staged([piece]) as (near,):
+            yield near.numpy()
+
+    return outputs.InPieces(flat=device_bytes, lend=lend)
 
 
 def device_values(leaf: Any) -> NDArray[Any]:

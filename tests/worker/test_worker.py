@@ -30,6 +30,7 @@ from appliance.verbs import rerun_diff
 from appliance.worker import child, outputs, parameters, prepare, timing, torch_device
 from appliance.worker.measure import Channel, LaunchCourse, Machine, Progress
 from workloads.contract.target import Artifacts, Target
+from workloads.parts.numerics.staging import staged
 
 # ------------------------------------------------------------------ timing
 
@@ -460,7 +461,7 @@ def test_a_long_array_is_digested_by_its_pieces_whatever_the_threads(
     (tensor,) = {tuple(outputs.digests(content, read, threads).values()) for threads in (1, 3)}
     assert tensor != tuple(outputs.digests(changed, read).values())
     for one in (content, content.view(10, 100).t(), content.numpy()):  # one is not in order
-        in_pieces = outputs.digest(one, read, 3, torch_device.device_bytes)
+        in_pieces = outputs.digest(one, read, 3, torch_device.in_pieces(staged))
         assert in_pieces == outputs.digest(one, read)
 
 

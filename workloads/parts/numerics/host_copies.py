@@ -16,6 +16,8 @@ from typing import TypeVar
 
 import torch
 
+from workloads.parts.numerics import staging
+
 Key = TypeVar("Key", bound=Hashable)
 SMALL = 2**20
 """Bytes of a tensor up to which it goes with others, of whatever many."""
@@ -40,14 +42,10 @@ def small_on_host(named: Mapping[Key, torch.Tensor]) -> dict[Key, torch.Tensor]:
 
 def copies_on_host(named: Mapping[Key, torch.Tensor]) -> dict[Key, torch.Tensor]:
     """Copies of all of these tensors, on the host."""
-    return {
-        name: one if one.device != named[name].device else _copied(one)
-        for name, one in small_on_host(named).items()
-    }
-
-
-def _copied(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.to("cpu", copy=True)
+    result = small_on_host(named)
+    left = [name for name, one in result.items() if one.device == named[name].device]
+    result.update(zip(left, staging.copied([result[name] for name in left]), strict=True))
+    return result
 
 
 def _is_movable(tensor: torch.Tensor) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
@@ -14,6 +14,7 @@ import torch
 from appliance.linux.cgroup import cpu_quota
 from appliance.linux.sysfs import Tree, Unreadable
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 A_THREADS_WORTH = 2**23
 """Bytes of tensors for which another thread is worth waking.
@@ -63,3 +64,17 @@ def by_parts(count: int, size: int, work: Callable[[slice], Result]) -> list[Res
         return [work(part) for part in parts]
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(work, parts))
+
+
+def on_each(items: Sequence[Item], work: Callable[[Item], Result]) -> list[Result]:
+    """What some work of torch gives of each item, the first item first.
+
+    On as many threads as torch may use, on each of which torch's operators have that one alone: a
+    new thread takes the number that is set when it first asks. An exception of the work passes
+    through.
+    """
+    threads = min(torch.get_num_threads(), len(items))
+    if threads <= 1:
+        return [work(item) for item in items]
+    with on_threads(1), ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(work, items))

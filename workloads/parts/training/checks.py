@@ -66,9 +66,13 @@ def _num_bytes(before: Before, output: Trained) -> int:
 def _judged(before: Before, state: Training, output: Trained) -> Iterator[Check]:
     output = with_named(output, small_on_host(named_of(output)))
     yield from _check_unchanged(before, state)
-    yield _check_learning(before, state, output)
-    yield from _check_rules(before, state, output)
-    yield from comparisons.check_update(before, state, output)
+    tensors = comparisons.examine(before, state, output)
+    facts = {name: one.facts for name, one in tensors.items()}
+    if state.audit is not None and state.peers is not None:
+        facts = _facts_of_all(state, state.peers, facts)
+    yield _check_learning(facts)
+    yield from _check_rules(state, output, facts)
+    yield from comparisons.check_update(before, tensors)
     sampling = state.sampling(state.flops)
     if sampling is not None:
         yield from sampled_checks.check_sampled(before, state, sampling, output)
@@ -166,43 +170,16 @@ def _check_batch(before: Before, state: Training) -> Iterator[Check]:
     yield Check(name="inputs as generated", error=changed, bound=0.0, kind="exact")
 
 
-def _check_learning(before: Before, state: Training, output: Trained) -> Check:
+def _check_learning(facts: Mapping[str, rules.Facts]) -> Check:
     """A model that stands still agrees with itself; so what stands still is counted."""
-    moving = [
-        (bool(output.gradients[name].any()), not torch.equal(output.weights[name].cpu(), weight))
-        for name, weight in before.weights.items()
-    ]
-    if state.audit is not None and state.peers is not None:
-        moving = _moving_somewhere(before, state, state.peers, moving)
-    still = sum(not all(one) for one in moving)
+    still = sum(not (one.has_gradient and one.has_changed) for one in facts.values())
     name = "tensors without a gradient or a change"
     return Check(name=name, error=still, bound=0.0, kind="exact")
 
 
-def _moving_somewhere(
-    before: Before, state: Training, peers: sharding.Peers, moving: list[tuple[bool, bool]]
-) -> list[tuple[bool, bool]]:
-    """Of what is shared out, one rank's part may have no gradient: its words were not drawn."""
-    own = [int(flag) for pair in moving for flag in pair]
-    flags = torch.tensor(peers.ranks.all_gathered(own, peers.device))
-    somewhere = flags.any(0).reshape(-1, 2).tolist()
-    return [
-        (joined[0], joined[1]) if tensors.is_shared_out(state.trained[name]) else alone
-        for name, alone, joined in zip(before.weights, moving, somewhere, strict=True)
-    ]
-
-
-def _check_rules(before: Before, state: Training, output: Trained) -> Iterator[Check]:
-    facts = {
-        name: rules.facts(
-            (weight, before.moments[name]),
-            output.gradients[name],
-            (output.weights[name], output.moments[name]),
-        )
-        for name, weight in before.weights.items()
-    }
-    if state.audit is not None and state.peers is not None:
-        facts = _facts_of_all(state, state.peers, facts)
+def _check_rules(
+    state: Training, output: Trained, facts: Mapping[str, rules.Facts]
+) -> Iterator[Check]:
     others = (output.loss, output.logits, *output.statistics.values())
     yield from rules.check(facts, others)
     yield from rules.check_sizes(facts, state.limits)
@@ -211,7 +188,10 @@ def _check_rules(before: Before, state: Training, output: Trained) -> Iterator[C
 def _facts_of_all(
     state: Training, peers: sharding.Peers, facts: Mapping[str, rules.Facts]
 ) -> dict[str, rules.Facts]:
-    """The facts of the whole of each tensor that is shared out, of the parts of all ranks."""
+    """The facts of the whole of each tensor that is shared out, of the parts of all ranks.
+
+    One rank's part may have no gradient, say: its words were not drawn.
+    """
     own = torch.tensor([rules.numbers_of(one) for one in facts.values()], dtype=torch.float64)
     parts = rank_checks.of_all(peers, own.flatten()).reshape(-1, *own.shape)
     return {

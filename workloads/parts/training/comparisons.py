@@ -8,12 +8,15 @@ running statistics are held to the reference, within `ErrorBounds`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 
 from appliance.records.journal import Check
+from workloads.parts.numerics import staging
 from workloads.parts.numerics.precision import on_host, unit_roundoff
+from workloads.parts.training import rules
 from workloads.parts.training.optimizers import Optimizer, Tensors, Updated
 from workloads.parts.training.reference import Reference
 from workloads.parts.training.state import Before, Trained, Training
@@ -33,48 +36,106 @@ _SMALLEST = 1e-30
 GRADIENTS = "gradients against float64"
 
 
-def check_update(before: Before, state: Training, output: Trained) -> Iterator[Check]:
-    errors = [
-        update_errors(
-            state.rule,
-            before.number,
-            (weight, before.moments[name]),
-            output.gradients[name],
-            (output.weights[name], output.moments[name]),
+@dataclass(frozen=True, kw_only=True)
+class Examined:
+    """What one pass over a tensor of weights says: the facts, and the largest errors of its update.
+
+    An error is None of a rank's part of a small tensor, which may be nothing.
+    """
+
+    facts: rules.Facts
+    weights: float | None
+    moments: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A tensor of weights with its moments, before the step on the host and after it."""
+
+    start: tuple[torch.Tensor, Tensors]
+    gradient: torch.Tensor
+    end: tuple[torch.Tensor, Tensors]
+
+    def tensors(self) -> list[torch.Tensor]:
+        moments = (*self.start[1].values(), *self.end[1].values())
+        return [self.start[0], self.end[0], self.gradient, *moments]
+
+    def of_parts(self, parts: Sequence[torch.Tensor]) -> Row:
+        """The same of some of the elements of `tensors`; a matrix stays one, of a single row."""
+        if self.start[0].dim() > 1:
+            parts = [part.unsqueeze(0) for part in parts]
+        before, after, gradient, *moments = parts
+        split = len(self.start[1])
+        return Row(
+            start=(before, dict(zip(self.start[1], moments[:split], strict=True))),
+            gradient=gradient,
+            end=(after, dict(zip(self.end[1], moments[split:], strict=True))),
+        )
+
+
+def examine(before: Before, state: Training, output: Trained) -> dict[str, Examined]:
+    """Look at every tensor of weights, its gradient and its moments, each of which is read once."""
+    rows = [
+        Row(
+            start=(weight, before.moments[name]),
+            gradient=output.gradients[name],
+            end=(output.weights[name], output.moments[name]),
         )
         for name, weight in before.weights.items()
-        if weight.numel()  # a rank's part of a small tensor may be nothing
     ]
+    results = examined(state.rule, before.number, rows)
+    return dict(zip(before.weights, results, strict=True))
+
+
+def examined(rule: Optimizer, number: int, rows: Sequence[Row]) -> list[Examined]:
+    """Each tensor of a step with this number, part by part on all threads."""
+
+    def look(index: int, parts: list[torch.Tensor]) -> tuple[rules.Part, list[float]]:
+        row = rows[index].of_parts(parts)
+        facts = rules.look_at(row.start, row.gradient, row.end)
+        return facts, update_errors(rule, number, row)
+
+    looks = staging.by_parts_of([row.tensors() for row in rows], look)
+    return [_joined(row, some) for row, some in zip(rows, looks, strict=True)]
+
+
+def _joined(row: Row, looks: Sequence[tuple[rules.Part, list[float]]]) -> Examined:
+    parts = [part for part, _ in looks]
+    errors = torch.tensor([some for _, some in looks], dtype=torch.float64)
+    largest = [None, None] if not looks else errors.amax(0).tolist()  # NaN if there is one
+    return Examined(
+        facts=rules.facts(row.start[0], parts, has_moments=bool(row.end[1])),
+        weights=largest[0],
+        moments=largest[1],
+    )
+
+
+def check_update(before: Before, tensors: Mapping[str, Examined]) -> Iterator[Check]:
     bound = _ROUNDINGS * max(unit_roundoff(weight.dtype) for weight in before.weights.values())
-    for index, kind in enumerate(("weights", "moments")):
+    for kind in ("weights", "moments"):
+        errors = [getattr(one, kind) for one in tensors.values()]
         yield Check(
             name=f"updated {kind}, given the gradients",
-            error=_largest([pair[index] for pair in errors]),
+            error=_largest([torch.tensor(one) for one in errors if one is not None]),
             bound=bound,
             detects=bound,
             detects_what="error of one element, relative to the terms that make it",
         )
 
 
-def update_errors(
-    rule: Optimizer,
-    number: int,
-    start: tuple[torch.Tensor, Tensors],
-    gradient: torch.Tensor,
-    end: tuple[torch.Tensor, Tensors],
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Largest errors of one weight and of its moments; `start` and `end` are of these two."""
-    moments = {key: on_host(moment) for key, moment in start[1].items()}
-    updated = dict(rule.update(on_host(start[0]), on_host(gradient), moments, number))
-    weight = _distance(end[0], updated.pop("weight"))
-    others = [_distance(end[1].get(key), exact) for key, exact in updated.items()]
-    return weight, torch.stack(others).max() if others else torch.zeros(())
+def update_errors(rule: Optimizer, number: int, row: Row) -> list[float]:
+    """Largest errors of some weights and of their moments."""
+    moments = {key: on_host(moment) for key, moment in row.start[1].items()}
+    exact = dict(rule.update(on_host(row.start[0]), on_host(row.gradient), moments, number))
+    weight = _distance(row.end[0], exact.pop("weight"))
+    others = [_distance(row.end[1].get(key), one) for key, one in exact.items()]
+    return [weight.item(), torch.stack(others).max().item() if others else 0.0]
 
 
 def _distance(actual: torch.Tensor | None, exact: Updated) -> torch.Tensor:
     """A moment that the optimiser has not made is zero, as before its first step."""
-    distance = exact.value if actual is None else on_host(actual) - exact.value
-    return (distance.abs() / exact.size.add_(_SMALLEST)).max()
+    distance = exact.value if actual is None else on_host(actual).sub(exact.value)
+    return distance.abs().div_(exact.size.add_(_SMALLEST)).max()
 
 
 def check_loss(output: torch.Tensor, reference: torch.Tensor, bound: float) -> Check:

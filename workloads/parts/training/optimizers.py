@@ -42,7 +42,9 @@ class Optimizer(Protocol):
     ) -> Mapping[str, Updated]:
         """Return the weight (under "weight") and each moment as step `number` leaves them.
 
-        `moments` lacks those that do not exist before the first step: they are zero.
+        `moments` lacks those that do not exist before the first step: they are zero. All are in
+        float64, and may be some elements of a tensor: the formula is that of each element, and of
+        the tensor's dimensions no more is kept than whether it is a matrix. They stay as they are.
         """
 
 

@@ -26,6 +26,7 @@ from appliance.records.journal import Check
 Tensors = Mapping[str, torch.Tensor]
 _SMALL_WEIGHT = 0.01
 """Size of one weight below which it is no yardstick: biases and adapters begin at zero."""
+_ORDERED = {torch.float64, torch.float32, torch.bfloat16, torch.float16}
 _IMAGES = 4  # dimensions, from which on the second is the channels; else the last
 
 
@@ -42,57 +43,94 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """Of one tensor of weights: how many values are not finite, and its norms."""
+    """Of one tensor of weights: what is not finite, its norms, and what moved."""
 
     num_broken: int
     is_matrix: bool
     weights: float
     gradient: float
     update: float
+    has_gradient: bool
+    has_changed: bool
     has_still_moments: bool
 
 
-def facts(
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """The same of some of its elements; the weights' norm is as it was before the step."""
+
+    num_broken: int
+    weights: float
+    gradient: float
+    update: float
+    has_gradient: bool
+    has_changed: bool
+    has_moved: bool
+
+
+def look_at(
     start: tuple[torch.Tensor, Tensors],
     gradient: torch.Tensor,
     end: tuple[torch.Tensor, Tensors],
-) -> Facts:
-    """Look at one tensor; `start` and `end` are weight and moments, before on the host."""
-    before, after = start[0], end[0].detach()
-    broken = sum(num_broken(tensor) for tensor in (after, gradient, *end[1].values()))
-    size = _norm(before) + _SMALL_WEIGHT * math.sqrt(before.numel())
-    return Facts(
-        num_broken=broken,
-        is_matrix=before.dim() > 1,
-        weights=size,
+) -> Part:
+    """Look at elements that lie on the host; `start` and `end` are of weight and moments."""
+    before, after = start[0], end[0]
+    return Part(
+        num_broken=sum(num_broken(tensor) for tensor in (after, gradient, *end[1].values())),
+        weights=_norm(before),
         gradient=_norm(gradient),
-        update=_norm(after.cpu() - before),
-        has_still_moments=bool(end[1])
-        and not any(_has_moved(start[1].get(key), now) for key, now in end[1].items()),
+        update=_norm(after - before),
+        has_gradient=bool(gradient.any()),
+        has_changed=not torch.equal(after, before),
+        has_moved=any(_has_moved(start[1].get(key), now) for key, now in end[1].items()),
     )
+
+
+def facts(before: torch.Tensor, parts: Sequence[Part], *, has_moments: bool) -> Facts:
+    """Facts of a tensor, of which some parts are all elements; `before` is its weights then."""
+    return Facts(
+        num_broken=sum(part.num_broken for part in parts),
+        is_matrix=before.dim() > 1,
+        weights=_root([part.weights for part in parts]) + _SMALL_WEIGHT * math.sqrt(before.numel()),
+        gradient=_root([part.gradient for part in parts]),
+        update=_root([part.update for part in parts]),
+        has_gradient=any(part.has_gradient for part in parts),
+        has_changed=any(part.has_changed for part in parts),
+        has_still_moments=has_moments and not any(part.has_moved for part in parts),
+    )
+
+
+def _root(norms: Sequence[float]) -> float:
+    """Norm of a whole from those of its parts; NaN if one is."""
+    return math.sqrt(sum(norm * norm for norm in norms))
 
 
 def numbers_of(facts: Facts) -> list[float]:
     """What the facts of a tensor's parts are joined from."""
-    moved = float(not facts.has_still_moments)
-    return [facts.num_broken, facts.weights, facts.gradient, facts.update, moved]
+    flags = (facts.has_gradient, facts.has_changed, not facts.has_still_moments)
+    return [facts.num_broken, facts.weights, facts.gradient, facts.update, *map(float, flags)]
 
 
 def joined(like: Facts, parts: torch.Tensor) -> Facts:
     """Facts of a tensor from those of its parts (parts, numbers): norms add up by their squares."""
-    broken, weights, gradient, update, moved = parts.unbind(1)
+    broken, weights, gradient, update, with_gradient, changed, moved = parts.unbind(1)
     return Facts(
         num_broken=int(broken.sum()),
         is_matrix=like.is_matrix,
         weights=float(torch.linalg.vector_norm(weights)),
         gradient=float(torch.linalg.vector_norm(gradient)),
         update=float(torch.linalg.vector_norm(update)),
+        has_gradient=bool(with_gradient.any()),
+        has_changed=bool(changed.any()),
         has_still_moments=not bool(moved.any()),
     )
 
 
 def num_broken(tensor: torch.Tensor) -> int:
-    """How many values are not finite."""
+    """How many values are not finite; none is where the least and the largest are."""
+    has_ends = tensor.dtype in _ORDERED and tensor.numel() > 0
+    if has_ends and all(map(math.isfinite, map(float, torch.aminmax(tensor)))):  # NaN is both
+        return 0
     return int((~torch.isfinite(tensor)).sum())
 
 
@@ -101,7 +139,7 @@ def _norm(tensor: torch.Tensor) -> float:
 
 
 def _has_moved(before: torch.Tensor | None, now: torch.Tensor) -> bool:
-    return bool(now.any()) if before is None else not torch.equal(now.cpu(), before)
+    return bool(now.any()) if before is None else not torch.equal(now, before)
 
 
 def check(facts: Mapping[str, Facts], others: Sequence[torch.Tensor]) -> Iterator[Check]:
