@@ -32,7 +32,14 @@ from appliance.judging.limits import RulingInputs, amount_of
 from appliance.planning.launch_constants import SEGMENTED
 from appliance.planning.sessions import NO_TIME, TIME_LIMIT
 from appliance.records.criteria import Criterion
-from appliance.records.journal import Check, Checked, CheckKind, LaunchEnded, Stage
+from appliance.records.journal import (
+    UNJUDGED_FOR_MEMORY,
+    Check,
+    Checked,
+    CheckKind,
+    LaunchEnded,
+    Stage,
+)
 from appliance.records.json import Scalar
 from appliance.records.plan import Case, Plan
 from appliance.records.qualified import ReachedLoad
@@ -369,10 +376,12 @@ def _outside(checks: Sequence[Checked]) -> RulingDraft | None:
     """What those of the checks that are not within their bound come to; None where all are.
 
     What may be a single transient event is open, but not where it was seen in two launches. Links
-    whose partners were gone are open too, however often.
+    whose partners were gone are open too, however often, and steps that lacked the memory to be
+    run again.
     """
     every = [item for item in checks if not item.check.is_within]
-    outside = [item for item in every if not is_left(item.check)]
+    unjudged = [item for item in every if _is_unjudged(item.check)]
+    outside = [item for item in every if not (is_left(item.check) or item in unjudged)]
     certain = [item for item in outside if not _may_be_transient(item.check)]
     if certain:
         return _failed_check(certain[0])
@@ -387,6 +396,13 @@ def _outside(checks: Sequence[Checked]) -> RulingDraft | None:
             f"{_described(outside[0])}; it did not happen again",
             "Run the case again for longer: a second event shows that the device is at fault.",
         )
+    if unjudged:
+        return inconclusive(
+            "coverage",
+            f"launch {unjudged[0].launch}: the device's memory held a step and not the same step "
+            "once more beside what it had left there, so that nothing of its inside was judged",
+            "Look at who else uses the device's memory, or take a smaller batch; run again.",
+        )
     if every:
         return inconclusive(
             "coverage",
@@ -400,6 +416,11 @@ def _may_be_transient(check: Check) -> bool:
     """Whether a mismatch of this check proves nothing, and its error is a finite one."""
     is_number = math.isfinite(check.error) and math.isfinite(check.bound)
     return check.if_outside == "inconclusive" and is_number and check.error > check.bound >= 0
+
+
+def _is_unjudged(check: Check) -> bool:
+    """Whether a check says that a step was not judged for want of memory, which proves nothing."""
+    return check.name == UNJUDGED_FOR_MEMORY and _may_be_transient(check)
 
 
 def _described(checked: Checked) -> str:

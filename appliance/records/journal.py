@@ -18,6 +18,8 @@ from appliance.records.system import Facts
 Outcome = Literal[
     "completed", "crashed", "timed_out", "interrupted", "unsupported", "not_run", "software"
 ]
+UNJUDGED_FOR_MEMORY = "steps that lacked the memory to be run again"
+"""Name of the check that stands for those which run a step again, where a device had no room."""
 CheckKind = Literal["numeric", "exact", "trajectory", "collective"]
 Phase = Literal["first", "last", "sampled", "repeatability", "repeated"]
 Stage = Literal["", "load", "build", "first_step", "later"]

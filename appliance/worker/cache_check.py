@@ -6,6 +6,11 @@ limit at `CONFIDENCE` is compared with the bound: on a noisy machine that end mo
 bound, so noise accuses nobody. The smallest saving that would have been detected is reported with
 the check.
 
+Where a step takes more than `LONG` seconds and its workload can make shorter ones by the same code
+from the same state, as one that generates fewer tokens does, these are compared, of about `BRIEF`
+seconds: more pairs fit into the time, and less can be hidden. What is kept of whole answers alone
+would not be seen in them, so the check says what its steps were.
+
 A device whose saving is surely below the bound is asked no more: the upper confidence limit at
 `ENOUGH` is looked at after each pair. Nobody is accused sooner for it, and of a saving that all
 pairs detect none was let go in 600 drawn sequences, at twice the noise of the recorded
@@ -34,14 +39,18 @@ FEWEST, MOST = 6, 20
 SECONDS = 20.0
 
 
+LONG, BRIEF = 1.0, 0.25
+"""Seconds of a step above which shorter ones are compared, and about how long these are."""
+
+
 class Timed(Protocol):
     """Seconds of one step, on the next input or on the last one again."""
 
     def __call__(self, *, is_repeated: bool) -> float: ...
 
 
-def compare(seconds: Timed) -> Check:
-    """Time steps of both kinds and compare them."""
+def compare(seconds: Timed, steps: str = "") -> Check:
+    """Time steps of both kinds and compare them; `steps`: in words, if they are not the case's."""
     warm = _warmed(seconds)
     pairs = math.floor(SECONDS / (2 * max(1e-9, float(np.median(warm)))))
     most = min(MOST, max(FEWEST, pairs))
@@ -51,7 +60,7 @@ def compare(seconds: Timed) -> Check:
         for is_repeated in (False, True) if len(savings) % 2 == 0 else (True, False):
             times[is_repeated] = max(1e-9, seconds(is_repeated=is_repeated))
         savings.append(math.log(times[False] / times[True]))
-    return judge(savings, most)
+    return judge(savings, most, steps)
 
 
 def _warmed(seconds: Timed) -> list[float]:
@@ -77,7 +86,7 @@ def _half(log_savings: list[float], count: int, confidence: float) -> float:
     return float(stdtrit(count - 1, confidence)) * error
 
 
-def judge(log_savings: list[float], most: int | None = None) -> Check:
+def judge(log_savings: list[float], most: int | None = None, steps: str = "") -> Check:
     """The check, of ln(changing / repeated) of each pair, of which up to `most` were to be timed.
 
     What is said to be detected, all of them would: a saving of more is not let go before.
@@ -93,5 +102,6 @@ def judge(log_savings: list[float], most: int | None = None) -> Check:
         error=max(0.0, least),
         bound=REPEATED_INPUT_BOUND,
         detects=seen,
-        detects_what=f"part of a step's time, saved in {most} pairs of steps{enough}",
+        detects_what=f"part of a step's time, saved in {most} pairs of steps{enough}"
+        f"{steps and f'; each step {steps}'}",
     )

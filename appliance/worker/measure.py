@@ -209,7 +209,7 @@ class LaunchCourse:
         if has_more:
             self._finish(start)
         elif self.workload.scenario:
-            self._compare_repeated(start.state)
+            self._compare_repeated(start)
         if has_more or self.workload.scenario:
             self.channel.over()
         start.state = None
@@ -555,22 +555,40 @@ class LaunchCourse:
     def _step_once(self, state: Any) -> Any:
         return timing.one(self._step(state), self.machine.stopwatch)[0]
 
-    def _compare_repeated(self, state: Any) -> None:
+    def _compare_repeated(self, start: _Start) -> None:
         """Compare the times of steps on one input with those on changing ones."""
         if not self._has_own("repeat_input") or self.spec.ranks > 1:
             return
-
-        def seconds(*, is_repeated: bool) -> float:
-            if is_repeated:
-                self.workload.repeat_input(state)
-            step = self._step(state)
-            return timing.one(step, self.machine.stopwatch)[1].wall_ns * 1e-9
-
+        state = start.state
         with self._in("check"):
+            workload, words = self._brief(start)
+
+            def seconds(*, is_repeated: bool) -> float:
+                if is_repeated:
+                    workload.repeat_input(state)
+                return self._seconds(workload, state)
+
             gc.collect()
             with timing.without_collection():
-                check = cache_check.compare(seconds)
+                check = cache_check.compare(seconds, words)
             self._send(Checked, phase="repeated", step=0, check=check)
+
+    def _brief(self, start: _Start) -> tuple[Workload[Any, Any], str]:
+        """The workload with steps that are not long, and what they are if they are not its own.
+
+        A first step that was long may have loaded what later ones find.
+        """
+        if start.span.wall_ns * 1e-9 <= cache_check.LONG:
+            return self.workload, ""
+        seconds = self._seconds(self.workload, start.state)
+        if seconds <= cache_check.LONG:
+            return self.workload, ""
+        return self.workload.briefly(cache_check.BRIEF / seconds)
+
+    def _seconds(self, workload: Workload[Any, Any], state: Any) -> float:
+        """What one step takes."""
+        step = replace(self._step(state), make=lambda: workload.step(state))
+        return timing.one(step, self.machine.stopwatch)[1].wall_ns * 1e-9
 
     # -------------------------------------------------------------- records sent
 

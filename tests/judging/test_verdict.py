@@ -34,8 +34,10 @@ from appliance.judging.verdict import _word, interim_analysis, judge, requiremen
 from appliance.records.baseline import Baselines, Peaks
 from appliance.records.criteria import Criteria, Criterion
 from appliance.records.journal import (
+    UNJUDGED_FOR_MEMORY,
     Artifact,
     Block,
+    Check,
     Checked,
     Digested,
     Environment,
@@ -240,6 +242,24 @@ def test_a_check_outside_its_bound_rejects_though_its_launch_ends_badly(error: f
     events = corrupted(HEALTHY, first_of_launch_3, error, 1e-5)
     for outcome in ("crashed", "interrupted", "unsupported"):
         assert answer(with_end(events, f"{CASE}/3", outcome), "correctness") == ("fail", "check")
+
+
+def test_steps_that_lacked_memory_to_be_run_again_are_open_however_often() -> None:
+    """Never accepted, and no fault of the device; under another name it is a fault again."""
+    lacking = Check(
+        name=UNJUDGED_FOR_MEMORY, error=1, bound=0, kind="exact", if_outside="inconclusive"
+    )
+
+    def events(check: Check) -> list[Event]:
+        return [replace(e, check=check) if isinstance(e, Checked) else e for e in HEALTHY]
+
+    assert answer(events(lacking), "correctness") == ("inconclusive", "coverage")
+    for fault in (
+        replace(lacking, name="logits against float64"),
+        replace(lacking, if_outside="fail"),
+        replace(lacking, error=math.nan),
+    ):
+        assert answer(events(fault), "correctness") == ("fail", "check")
 
 
 def test_no_timing_is_shown_of_a_case_whose_check_failed() -> None:

@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 import torch
 
-from appliance.records.journal import Check
+from appliance.records.journal import UNJUDGED_FOR_MEMORY, Check
 from appliance.scheduling import references
 from appliance.worker import outputs
 from workloads.contract.target import Artifacts, Target
-from workloads.parts.auditing import replay, sampling
+from workloads.parts.auditing import replay, room, sampling
 from workloads.parts.auditing.selection import draw_rows
 from workloads.parts.training.comparisons import GRADIENTS as WHOLE
 from workloads.parts.training.sampled_checks import AGAIN, GRADIENTS, KEPT, OUTPUTS, WEIGHTS
+from workloads.parts.training.state import named_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -348,3 +349,65 @@ def test_small_sizes_are_followed_whole_unless_they_are_too_long(
     checks = judged(row, state)
     assert WHOLE in checks
     assert OUTPUTS not in checks
+
+
+@contextmanager
+def lacking(model: torch.nn.Module, times: int) -> Iterator[list[int]]:
+    """A device that lacks memory at the end of so many passes, and counts those that it begins."""
+    begun: list[int] = []
+
+    def fail(module: Any, given: Any, made: Any) -> None:
+        del module, given
+        begun.append(1)
+        if len(begun) <= times and made.loss.dtype != torch.float64:
+            raise torch.OutOfMemoryError("no room")
+
+    handle = model.register_forward_hook(fail)
+    try:
+        yield begun
+    finally:
+        handle.remove()
+
+
+@pytest.mark.parametrize("followed", ["modules", "layers"])
+def test_step_that_lacks_memory_when_run_again_is_judged_alike_or_not_at_all(
+    followed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lies beside it goes to the host and comes back; the last resort is to say nothing."""
+    monkeypatch.setattr(room, "SMALLEST", 0)
+    row, state = (
+        built("bert", tmp_path)
+        if followed == "modules"
+        else built("llava", tmp_path, followed="layers")
+    )
+    before = row.snapshot(state)
+    output = row.step(state)
+    left = {name: one.clone() for name, one in named_of(output).items()}
+    judged = list(row.check(before, state, output))
+    assert all(check.is_within for check in judged)
+    for times in (1, 2, 3):
+        with lacking(state.model, times) as begun:
+            made = list(row.check(before, state, output))
+        assert len(begun) >= times
+        assert all(torch.equal(one, left[name]) for name, one in named_of(output).items())
+        assert all(
+            torch.equal(weight.grad, output.gradients[name])
+            for name, weight in state.trained.items()
+        )
+        if times < 3:
+            assert made == judged
+    assert [check.name for check in made if not check.is_within] == [UNJUDGED_FOR_MEMORY]
+    assert made[:-1] == judged[: len(made) - 1]
+
+
+def test_what_is_moved_takes_no_memory_of_the_device_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "SMALLEST", 0)
+    row, state = built("bert", tmp_path)
+    beside = list(row.step(state).gradients.values())
+    weights = [*state.model.parameters(), *state.model.buffers()]
+    with room.moved(weights, [*beside, *weights]):
+        assert not any(one.untyped_storage().nbytes() for one in beside)
+        assert all(one.untyped_storage().nbytes() >= one.nbytes for one in weights)
+    assert all(one.untyped_storage().nbytes() >= one.nbytes for one in beside)

@@ -212,6 +212,18 @@ def test_token_counts_and_the_end_of_sequence_are_checked(llama: Subject):
     assert "tokens that end a sequence too early" in llama.outside(replace(true, tokens=ended))
 
 
+def test_brief_generation_is_the_beginning_of_the_whole(llama: Subject):
+    """By the same state: repeated inputs are compared in it where whole steps take long."""
+    state = llama.build()
+    brief, words = replace(llama.workload, new_tokens=100).briefly(0.01)
+    assert words == "generates 8 of the 100 tokens after the same prompts"
+    first = brief.step(state).tokens
+    assert torch.equal(first[:, :6], llama.output.tokens)
+    brief.repeat_input(state)
+    assert torch.equal(brief.step(state).tokens, first)
+    assert not torch.equal(brief.step(state).tokens, first)
+
+
 def test_sequence_does_not_end_though_its_end_is_likeliest(llama: Subject):
     """The head is made to prefer the end of sequence; what is generated keeps its length."""
     state = llama.build()

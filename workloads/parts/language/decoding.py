@@ -21,11 +21,12 @@ size, with up to 32 layers and with a width of 1024: 10 roundings in float32 and
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig, LlamaForCausalLM
@@ -56,6 +57,8 @@ from workloads.parts.numerics.threads import on_few_threads
 LOGITS = 80.0
 EPSILON = 1e-5
 """Of every normalisation."""
+FEWEST_TOKENS = 8
+"""That a brief step generates, beside what its prompt takes."""
 
 
 @dataclass(kw_only=True)
@@ -201,6 +204,11 @@ class Decoding(Generation[State]):
             return logits
 
         return generate(forward, prompt, state.bar, self.new_tokens)
+
+    def briefly(self, share: float) -> tuple[Self, str]:
+        count = max(math.ceil(share * self.new_tokens), min(self.new_tokens, FEWEST_TOKENS))
+        words = f"generates {count:,} of the {self.new_tokens:,} tokens after the same prompts"
+        return replace(self, new_tokens=count), words
 
     def request(self, state: State, index: int) -> torch.Tensor:
         return self.prompts(HostDraws(seed=state.seed), index)

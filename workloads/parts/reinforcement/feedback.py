@@ -35,6 +35,7 @@ import torch
 from transformers import GPTNeoXForCausalLM, GPTNeoXForSequenceClassification
 
 from appliance.records.journal import Check
+from workloads.parts.auditing import room
 from workloads.parts.auditing.sampling import Sampling
 from workloads.parts.auditing.selection import draw_rows
 from workloads.parts.distributed import rank_checks
@@ -61,7 +62,7 @@ from workloads.parts.reinforcement.reinforcement import (
 from workloads.parts.reinforcement.rollout import Rollout, Terms, noised
 from workloads.parts.training import rules, sampled_checks
 from workloads.parts.training.inputs import DrawnSets
-from workloads.parts.training.layer_checks import put_back
+from workloads.parts.training.layer_checks import put_back, with_room
 from workloads.parts.training.optimizers import AdamW
 from workloads.parts.training.state import Before as UpdateBefore
 from workloads.parts.training.state import Training, restore, statistics_of
@@ -601,9 +602,17 @@ class _Judge:
         state, before = self.subject.training, self._before_update(place, weights)
         rows = draw_rows(plan.seed + before.number, plan.batch, plan.inputs)
         state.model.zero_grad(set_to_none=True)  # its room is needed, and nobody reads it again
-        with put_back(state):
+
+        def again() -> sampled_checks.Watched:
             restore(before, state.model)
-            seen = sampled_checks.run_again(before, state, plan, rows)
+            state.model.zero_grad(set_to_none=True)
+            return sampled_checks.run_again(before, state, plan, rows)
+
+        with put_back(state):
+            seen = with_room(state, None, again)
+        if seen is None:
+            yield room.unjudged()
+            return
         seed = self.subject.seed + self.subject.before.number
         again = {one: on_host(sampled_elements(g, seed)) for one, g in seen.gradients.items()}
         yield from self._outputs(name, place, *seen.exact[1].unbind(-1))

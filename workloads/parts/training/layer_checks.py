@@ -5,14 +5,16 @@ See `parts/training/audit.py` for what is drawn and how it is followed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import torch
 
 from appliance.records.journal import Check
+from workloads.parts.auditing import room
 from workloads.parts.auditing.calls import Watch
 from workloads.parts.auditing.channels import Draws, first_names
 from workloads.parts.auditing.errors import Errors
@@ -31,10 +33,13 @@ from workloads.parts.training.state import (
     Training,
     gradient,
     local_of,
+    moments_of,
     restore,
     statistics_of,
 )
 from workloads.parts.training.step import forward, passes, split
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +60,11 @@ def check_layers(
     drawn = plan.drawn(state.model, before.number)
     peers = state.peers
     average = (lambda own: own) if peers is None else partial(rank_checks.average, peers)
-    again = _run_again(before, state, plan, drawn, average)
+    with put_back(state):
+        again = with_room(state, output, lambda: _run_again(before, state, plan, drawn, average))
+    if again is None:
+        yield room.unjudged()
+        return
     yield from _check_same(output, again)
     covered = plan.covering(state.model, drawn, again.watched.rows.share)
     followed = again.followed
@@ -73,19 +82,18 @@ def _run_again(
 ) -> _Again:
     runner = state.model if state.peers is None else state.peers.runner
     batch = state.batches[before.number % state.cycle.of]
-    with put_back(state):
-        restore(before, state.model)
-        state.model.zero_grad(set_to_none=True)
-        loss, logits = passes(state, runner, batch)
-        gradients = copies_on_host(local_of(_gradients(state)))
-        restore(before, state.model)
-        state.model.zero_grad(set_to_none=True)
-        names = {id(weight): name for name, weight in state.trained.items()}
-        if state.peers is not None and state.peers.parallel == "tensor":
-            watched, followed = _watched_whole(before, state, plan, drawn, average)
-        else:
-            watched = _watched(before, state, plan, drawn)
-            followed = audit.follow(plan, watched, names, average)  # with the weights of the step
+    restore(before, state.model)
+    state.model.zero_grad(set_to_none=True)
+    loss, logits = passes(state, runner, batch)
+    gradients = copies_on_host(local_of(_gradients(state)))
+    restore(before, state.model)
+    state.model.zero_grad(set_to_none=True)
+    names = {id(weight): name for name, weight in state.trained.items()}
+    if state.peers is not None and state.peers.parallel == "tensor":
+        watched, followed = _watched_whole(before, state, plan, drawn, average)
+    else:
+        watched = _watched(before, state, plan, drawn)
+        followed = audit.follow(plan, watched, names, average)  # with the weights of the step
     return _Again(loss=loss, logits=logits, gradients=gradients, watched=watched, followed=followed)
 
 
@@ -175,6 +183,27 @@ def _watched_whole(
 def _gathered(parts: Tensors) -> dict[str, torch.Tensor]:
     """All of each tensor on the host, gathered one after the other."""
     return {name: whole(tensor.detach()).cpu().clone() for name, tensor in parts.items()}
+
+
+def with_room(state: Training, output: Trained | None, run: Callable[[], Result]) -> Result | None:
+    """What `run` makes of a step once more; None where the device lacks memory for it.
+
+    Ranks that train together are left alone: one that began anew would leave the others waiting.
+    """
+    if state.peers is not None:
+        return run()
+    return room.with_room(state.model, _unneeded(state, output), run)
+
+
+def _unneeded(state: Training, output: Trained | None) -> list[torch.Tensor]:
+    """What lies on the device and is not read when a step is run again: it is judged later."""
+    moments = moments_of(state)
+    lying = [weight.grad for weight in state.trained.values() if weight.grad is not None]
+    lying += [one for own in moments.values() for one in own.values()]
+    if output is not None:
+        lying += [output.logits, *output.gradients.values()]
+        lying += [one for own in output.moments.values() for one in own.values()]
+    return lying
 
 
 @contextmanager

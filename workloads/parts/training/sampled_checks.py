@@ -29,7 +29,7 @@ from torch.utils._pytree import tree_flatten
 
 from appliance.records.journal import Check
 from workloads.contract.target import Artifacts
-from workloads.parts.auditing import layers, replay
+from workloads.parts.auditing import layers, replay, room
 from workloads.parts.auditing.calls import Call, Passing, Watch
 from workloads.parts.auditing.channels import Draws, first_names, is_batch_norm
 from workloads.parts.auditing.errors import Errors, Kind
@@ -42,7 +42,7 @@ from workloads.parts.distributed import rank_checks
 from workloads.parts.distributed.tensors import local, whole
 from workloads.parts.numerics.precision import compare_logits, on_host, rounding
 from workloads.parts.training import comparisons
-from workloads.parts.training.layer_checks import put_back
+from workloads.parts.training.layer_checks import put_back, with_room
 from workloads.parts.training.state import (
     Before,
     Trained,
@@ -89,10 +89,17 @@ def check_sampled(
 ) -> Iterator[Check]:
     """Run the step again with its modules watched; leave the state as it was."""
     rows = draw_rows(plan.seed + before.number, plan.batch, plan.inputs, plan.counted)
-    with put_back(state):
+
+    def again() -> Watched:
         restore(before, state.model)
         state.model.zero_grad(set_to_none=True)
-        seen = run_again(before, state, plan, rows, is_kept=True)
+        return run_again(before, state, plan, rows, is_kept=True)
+
+    with put_back(state):
+        seen = with_room(state, output, again)
+    if seen is None:
+        yield room.unjudged()
+        return
     yield from _check_again(state, output, seen)
     yield from _check_forward(state, output, seen)
     yield from check_followed(state, plan, rows, seen)
@@ -155,11 +162,15 @@ def run_again(
     return Watched(
         loss=loss.detach(),
         logits=logits.detach(),
-        gradients={name: local(one) / scale for name, one in gradients.items()},
+        gradients={name: _unscaled(local(one), scale) for name, one in gradients.items()},
         errors=exact.errors,
         exact=exact.results,
         statistics=exact.statistics,
     )
+
+
+def _unscaled(gradient: torch.Tensor, scale: float) -> torch.Tensor:
+    return gradient if scale == 1.0 else gradient / scale
 
 
 def _once(
