@@ -80,7 +80,8 @@ class RunningLaunch:
     """One launch under way; `has_stepped`: a launch of its case has made its first step.
 
     One that was ordered ahead `is_waiting` until it begins, and what it reported is `held`; whether
-    it `builds_ahead` says how far it may go. `over` are the ranks that time nothing any more.
+    it `builds_ahead` says how far it may go. `over` are the ranks that time nothing any more; a
+    repeat times nothing at all.
     """
 
     launch: Launch
@@ -116,7 +117,8 @@ class RunningLaunch:
         has_failed = self.stop is not None or (
             self.ended is not None and self.ended.outcome != "completed"
         )
-        return len(self.over) == self.case.ranks and not has_failed
+        has_timed = self.launch.is_repeat or len(self.over) == self.case.ranks
+        return has_timed and not has_failed
 
 
 def running_launch(

@@ -148,30 +148,31 @@ def ahead(bench: Bench) -> list[tuple[str, str]]:
     ]
 
 
-def test_the_next_process_builds_beside_the_checks_and_steps_when_it_is_alone(
+def test_the_next_process_steps_once_beside_the_checks_and_again_when_it_is_alone(
     healthy: Healthy,
 ) -> None:
     folder, bench = healthy
     sound(bench)
     assert ended(bench) == [("completed", "")] * 4
     # The first timed launch reads what the untimed one reports to its end, and begins alone.
-    assert ahead(bench) == [("2", "build"), ("3", "build")]
+    assert ahead(bench) == [("2", "first_step"), ("3", "first_step")]
     acts = done(folder)
     pids = list(dict.fromkeys(act.pid for act in acts if act.what == "step"))
     for earlier, later in pairwise(pids[1:]):
         last = max(act.end for act in acts if act.pid == earlier)
         build = next(act for act in acts if act.pid == later and act.what == "build")
-        first = min(act.begin for act in acts if act.pid == later and act.what == "step")
+        first, second, *_ = (act for act in acts if act.pid == later and act.what == "step")
         steps = max(act.end for act in acts if act.pid == earlier and act.what == "step")
-        assert steps < build.begin < last < first
+        assert steps < build.begin < first.begin < first.end < last < second.begin
 
 
 def test_what_was_done_ahead_is_told_and_not_counted_twice(healthy: Healthy) -> None:
     bench = healthy.bench
     told = [bench.of(f"one@cpu:0/{number}", StageTimes)[0] for number in (2, 3)]
     times = told[0]
-    assert set(times.ahead_ns) <= {"start", "import", "device", "build"}
+    assert set(times.ahead_ns) <= {"start", "import", "device", "build", "first_step", "other"}
     assert times.ahead_ns["build"] > 0
+    assert times.ahead_ns["first_step"] > 0
     assert times.wall_ns.get("start", 0) == 0
     lines = bench.journal.lines
     sums = BudgetSums()
@@ -232,7 +233,7 @@ def test_a_process_that_waits_is_ended_when_the_host_runs_short(
     bench.run()
     sound(bench)
     is_ended = free is not None
-    assert ahead(bench) == [("2", "build"), *[("2", "out_of_memory")] * is_ended]
+    assert ahead(bench) == [("2", "first_step"), *[("2", "out_of_memory")] * is_ended]
     assert ended(bench) == [("completed", "")] * 3
     assert bench.of("one@cpu:0/2", LaunchStarted)[0].is_ahead != is_ended
 
@@ -245,7 +246,7 @@ def test_a_process_that_is_killed_as_it_waits_is_replaced(tmp_path: Path) -> Non
     bench.run()
     killer.join()
     sound(bench)
-    assert ahead(bench) == [("2", "build"), ("2", "out_of_memory")]
+    assert ahead(bench) == [("2", "first_step"), ("2", "out_of_memory")]
     assert ended(bench) == [("completed", "")] * 3
 
 
@@ -274,7 +275,7 @@ def test_a_build_that_fails_ahead_is_the_result_of_its_launch(
     bench = made(tmp_path, plan(one))
     bench.run()
     sound(bench)
-    assert ahead(bench) == [("2", "build")]
+    assert ahead(bench) == [("2", "first_step")]
     assert ended(bench)[-1] == ("timed_out" if fault == "hang" else "crashed", reason)
     assert bench.of("one@cpu:0/2", LaunchStarted)[0].is_ahead
 
@@ -292,7 +293,7 @@ def test_a_launch_that_lacks_memory_beside_a_build_is_interrupted_once(tmp_path:
     bench = made(tmp_path, plan(hasty(tmp_path, launches=3, cramped=1), interim_analyses=(3,)))
     bench.run()
     sound(bench)
-    assert ahead(bench) == [("2", "build"), ("2", "earlier_failed"), ("3", "device")]
+    assert ahead(bench) == [("2", "first_step"), ("2", "earlier_failed"), ("3", "device")]
     assert ended(bench) == [
         ("completed", ""),
         ("interrupted", "shared_memory"),
@@ -308,7 +309,7 @@ def test_a_launch_that_lacks_memory_beside_a_build_is_interrupted_once(tmp_path:
     with pytest.raises(EvidenceError, match="before the interrupted ones are accounted for"):
         check_conduct(bench.plan, without, FILES, is_ended=False)
     again = [
-        replace(line, event=replace(line.event, through="build"))
+        replace(line, event=replace(line.event, through="first_step"))
         if isinstance(line.event, LaunchAhead)
         else line
         for line in bench.journal.lines
@@ -332,7 +333,7 @@ def test_a_launch_that_is_killed_takes_the_process_that_waits_with_it(tmp_path: 
     bench.run()
     killer.join()
     sound(bench)
-    assert ahead(bench) == [("2", "build"), ("2", "earlier_failed")]
+    assert ahead(bench) == [("2", "first_step"), ("2", "earlier_failed")]
     assert ended(bench) == [("completed", ""), ("crashed", "SIGKILL"), ("completed", "")]
     assert not bench.of("one@cpu:0/2", LaunchStarted)[0].is_ahead
 
@@ -342,7 +343,7 @@ def test_a_case_that_is_decided_ends_the_process_that_waits(tmp_path: Path) -> N
     bench = made(tmp_path, whole, interim_analysis=lambda _: (True, "decided"))
     bench.run()
     sound(bench)
-    assert ahead(bench) == [("2", "build"), ("3", "build"), ("3", "not_wanted")]
+    assert ahead(bench) == [("2", "first_step"), ("3", "first_step"), ("3", "not_wanted")]
     assert ended(bench)[-1] == ("not_run", "decided")
 
 
@@ -398,10 +399,10 @@ def test_minutes_that_end_while_a_process_waits_leave_its_launch_no_time(
     bench.run()
     sound(bench)
     if is_late:
-        assert ahead(bench) == [("2", "build"), ("2", "not_wanted")]
+        assert ahead(bench) == [("2", "first_step"), ("2", "not_wanted")]
         assert ended(bench)[-2:] == [("not_run", NO_TIME)] * 2
     else:
-        assert ahead(bench) == [("2", "build"), ("3", "build")]
+        assert ahead(bench) == [("2", "first_step"), ("3", "first_step")]
         assert ended(bench) == [("completed", "")] * 4
 
 
@@ -439,7 +440,7 @@ def test_a_first_launch_builds_ahead_by_what_is_recorded_of_its_case(tmp_path: P
     sound(bench)
     assert ended(bench) == [("completed", "")] * 4
     orders = {one.launch: one for one in bench.events if isinstance(one, LaunchAhead)}
-    assert orders["two@cpu:0/0"].through == "build"
+    assert orders["two@cpu:0/0"].through == "first_step"
     assert orders["two@cpu:0/0"].recorded_bytes == GIB
     assert orders["one@cpu:0/1"].recorded_bytes is None
     (times,) = bench.of("two@cpu:0/0", StageTimes)
@@ -503,14 +504,14 @@ def test_a_build_needs_room_by_what_its_case_has_held(tmp_path: Path) -> None:
     one, device = hasty(tmp_path), Overlapping().probe()[0]
 
     def through(room: Room, used: float | None) -> str:
-        return room.through(one, device, {"memory_used_bytes": used})
+        return room.through(launch(2), one, device, {"memory_used_bytes": used})
 
     held, unknown = Room(), Room()
     held.held(one.id, {"memory_used_bytes": 3.0 * GIB})
     for room in (held, unknown):
         room.host[one.id] = MIB
     # Checks of the earlier launch may take as much again as it holds: 2 x 2 + 3 of 7.2 GiB.
-    assert through(held, 2.0 * GIB) == "build"
+    assert through(held, 2.0 * GIB) == "first_step"
     assert through(held, 2.2 * GIB) == "device"
     assert through(held, None) == "device"
     assert through(unknown, 1.0 * GIB) == "device"
@@ -531,11 +532,11 @@ def test_a_build_needs_room_within_the_memory_of_the_container(tmp_path: Path) -
 
     def through(used_bytes: int) -> str:
         (group / "memory.current").write_text(f"{used_bytes}\n")
-        return room.through(one, device, {"memory_used_bytes": 0.0})
+        return room.through(launch(2), one, device, {"memory_used_bytes": 0.0})
 
-    assert [through(4 * MIB), through(5 * MIB)] == ["build", "device"]
+    assert [through(4 * MIB), through(5 * MIB)] == ["first_step", "device"]
     (group / "memory.current").unlink()
-    assert room.through(one, device, {"memory_used_bytes": 0.0}) == "device"
+    assert room.through(launch(2), one, device, {"memory_used_bytes": 0.0}) == "device"
 
 
 READ = {"file_bytes": 2**20, "block_bytes": 4096, "blocks": 32}
