@@ -614,14 +614,13 @@ def check_first_steps(plan: Plan, criteria: Criteria, lines: Iterable[Line]) -> 
     """EvidenceError where a first step whose time is judged was made beside another launch."""
     judged = judged_first_steps(criteria, plan.cases)
     timed = {one.id for one in plan.launches if one.is_timed and one.case in judged}
-    for line in lines:
-        event = line.event
-        if isinstance(event, LaunchAhead) and event.through == "first_step":
-            if event.launch in timed:
-                raise EvidenceError(
-                    f"journal.jsonl: launch {event.launch} is stepped ahead, and the time of its "
-                    "first step is judged"
-                )
+    ordered = (line.event for line in lines if isinstance(line.event, LaunchAhead))
+    for event in ordered:
+        if event.through == "first_step" and event.launch in timed:
+            raise EvidenceError(
+                f"journal.jsonl: launch {event.launch} is stepped ahead, and the time of its first "
+                "step is judged"
+            )
 
 
 def _comes_next(walk: _Walk, launch: Launch, earlier: Launch) -> bool:

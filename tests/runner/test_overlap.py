@@ -19,10 +19,14 @@ from support.launching import MIB, TESTS, Bench, Seen, assumed_row, bearers, cas
 
 from appliance.errors import EvidenceError, RunInterrupted
 from appliance.evidence.budget import BudgetSums
+from appliance.evidence.case_results import case_result
+from appliance.evidence.journal_index import JournalIndex
 from appliance.generator.words import FILE
 from appliance.linux.sysfs import Tree
+from appliance.planning.criterion_scope import judged_first_steps
 from appliance.planning.launch_constants import FIRST_BUILT_ALONE
 from appliance.planning.sessions import NO_TIME
+from appliance.records.criteria import Criterion
 from appliance.records.journal import (
     AheadEnded,
     Checked,
@@ -31,19 +35,22 @@ from appliance.records.journal import (
     LaunchStarted,
     Line,
     Reading,
+    Repeated,
     RunResumed,
     RunStarted,
     StageTimes,
+    Started,
 )
 from appliance.records.plan import Case, Launch, Plan, Schedule
 from appliance.records.qualified import ObservedCase
 from appliance.records.system import Device
 from appliance.runner import supervisor
 from appliance.runner.overlap import Room, may_follow, recorded_bytes
+from appliance.storage.criteria_file import load_criteria
 from appliance.storage.journal import Clock
 from appliance.storage.qualified_file import load_observed
 from appliance.verification.launch_checks import check_launches
-from appliance.verification.run_checks import check_conduct
+from appliance.verification.run_checks import check_conduct, check_first_steps
 
 FILES = {"plan.json": "p", "system.json": "s"}
 MARK = f"BENCH_TEST_MARK={uuid.uuid4().hex}"
@@ -456,6 +463,81 @@ def test_a_first_launch_builds_ahead_by_what_is_recorded_of_its_case(tmp_path: P
     cases = tuple(replace(one, workload="gemm_search") for one in bench.plan.cases)
     with pytest.raises(EvidenceError, match="gemm_search first alone"):
         check_conduct(replace(bench.plan, cases=cases), bench.journal.lines, FILES, is_ended=False)
+
+
+@pytest.fixture(scope="module")
+def repeated(tmp_path_factory: pytest.TempPathFactory, marked: None) -> Bench:
+    """A run of two cases with repeats, and of one between them that lacks its software."""
+    folder = tmp_path_factory.mktemp("repeated")
+    one = hasty(folder, seconds=0.0)
+    lacking = replace(one, id="lacking@cpu:0", software="there is none")
+    bench = made(folder, plan(one, lacking, replace(one, id="two@cpu:0"), repeats=3))
+    bench.run()
+    return bench
+
+
+def test_launches_that_need_no_process_are_passed_over(repeated: Bench) -> None:
+    sound(repeated)
+    orders = {one.launch: one.beside for one in repeated.events if isinstance(one, LaunchAhead)}
+    assert orders["two@cpu:0/0"] == ("one@cpu:0/0",)
+    assert orders["two@cpu:0/2"] == ("one@cpu:0/2",)
+    assert not [one for one in repeated.events if isinstance(one, AheadEnded)]
+    assert repeated.ended("lacking@cpu:0/1").outcome == "software"
+    able = tuple(replace(one, software="") for one in repeated.plan.cases)
+    settled = [
+        line
+        for line in repeated.journal.lines
+        if not isinstance(line.event, LaunchEnded) or line.event.outcome != "software"
+    ]
+    with pytest.raises(EvidenceError, match="two@cpu:0/0 is started ahead, and is not made next"):
+        check_conduct(replace(repeated.plan, cases=able), settled, FILES, is_ended=False)
+
+
+def test_a_repeat_steps_and_digests_beside_the_whole_of_the_one_before(repeated: Bench) -> None:
+    """Nothing of either is timed, so the order comes as the earlier one begins."""
+    events = repeated.events
+    names = [one.launch for one in events if isinstance(one, LaunchStarted)]
+    repeats = [name for name in names if "/r" in name]
+    assert len(repeats) == 6
+    orders = {one.launch: place for place, one in enumerate(events) if isinstance(one, LaunchAhead)}
+    told = {one.launch: place for place, one in enumerate(events) if isinstance(one, Repeated)}
+    followed = [pair for pair in pairwise(names) if pair[0] in repeats and pair[1] in orders]
+    assert any(later in repeats for _, later in followed)
+    assert all(orders[later] < told[earlier] for earlier, later in followed)
+    early = [repeated.of(name, StageTimes)[0].ahead_ns for name in repeats if name in orders]
+    assert any(stages.get("digest") for stages in early)
+
+
+def test_a_first_step_that_counts_is_made_alone(tmp_path: Path, healthy: Healthy) -> None:
+    whole = healthy.bench.plan
+    lines = healthy.bench.journal.lines
+    assert [one.is_beside for one in healthy.bench.events if isinstance(one, Started)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    index = JournalIndex(whole)
+    for line in lines:
+        index.take(line)
+    index.settle()
+    (shown,) = (case_result(one) for one in index.cases.values())
+    assert [one.first_step_seconds is None for one in shown.launches if "/0" not in one.launch] == [
+        False,
+        True,
+        True,
+    ]
+    first = Criterion(id="first", title="", kind="perf", metric="first_step_seconds", at_most=9.0)
+    criteria = replace(load_criteria("functional")[0], criterion=(first,))
+    with pytest.raises(EvidenceError, match="the time of its first step is judged"):
+        check_first_steps(whole, criteria, lines)
+    served = tuple(replace(one, scenario="offline") for one in whole.cases)
+    with pytest.raises(EvidenceError, match="is stepped ahead, and its first step is timed"):
+        check_conduct(replace(whole, cases=served), lines, FILES, is_ended=False)
+    again = plan(hasty(tmp_path))
+    judged = made(tmp_path, again, judged_first_steps=judged_first_steps(criteria, again.cases))
+    judged.run()
+    assert ahead(judged) == [("2", "build")]
 
 
 def test_what_builds_alone_first_is_not_built_by_its_record(tmp_path: Path) -> None:
