@@ -292,6 +292,7 @@ class _Run:
     session: int = 1
     wave: int = 0
     cases: Mapping[str, Case] = field(init=False)
+    launches: Mapping[str, Launch] = field(init=False)
     controls: frozenset[str] = field(init=False)
     readings: ReadingLog = field(init=False)
     logs: Path = field(init=False)
@@ -306,6 +307,7 @@ class _Run:
 
     def __post_init__(self) -> None:
         self.cases = {case.id: case for case in self.plan.cases}
+        self.launches = {launch.id: launch for launch in self.plan.launches}
         self.rounds = sessions.rounds(self.plan.launches)
         self.controls = fresh_controls(self.plan.launches, self.plan.protocol.fresh_every)
         cases = {launch.id: self.cases[launch.case] for launch in self.plan.launches}
@@ -327,7 +329,7 @@ class _Run:
             if self._has_lost_artifacts(case):
                 self.history.make_again(case)
         self.observer.run_begins(self.plan, self.history.num_settled, self.session)
-        launches = {launch.id: launch for launch in self.plan.launches}
+        launches = self.launches
         supervisor = Supervisor(
             listener=self.listener,
             record=self._record,
@@ -340,8 +342,7 @@ class _Run:
             for index, group in enumerate(ahead):
                 later = ahead[index + 1 :]
                 coming = takewhile(_is_untimed, (launches[name] for one in later for name in one))
-                groups = ([launches[name] for name in one] for one in later)
-                self._group([launches[name] for name in group], supervisor, coming, groups)
+                self._group([launches[name] for name in group], supervisor, coming, later)
                 place = self.rounds[group[0]]
                 if not later or self.rounds[later[0][0]] != place:
                     self._round_ends(place)
@@ -358,13 +359,13 @@ class _Run:
         group: Sequence[Launch],
         supervisor: Supervisor,
         coming: Iterable[Launch],
-        groups: Iterable[Sequence[Launch]],
+        later: Sequence[Sequence[str]],
     ) -> None:
         """Settle the launches of a group together; `coming` are the untimed ones right after it.
 
-        `groups` are all that come after this one: processes of the next that needs any may begin
-        beside its end. Whether the session's time is over is asked once, so that a group is begun
-        whole or not.
+        `later` are all groups that come after this one: processes of the next that needs any may
+        begin beside its end. Whether the session's time is over is asked once, so that a group is
+        begun whole or not.
         """
         self.is_over = self.clock.is_over
         self._take_wave(group[0].wave)
@@ -385,7 +386,7 @@ class _Run:
             started = self._begin(to_make, meeting, supervisor)
             if is_untimed:
                 self._import_ahead(coming)
-            order = partial(self._order_ahead, started, groups)
+            order = partial(self._order_ahead, started, later)
             supervisor.until_ended(started, order)
             shutil.rmtree(meeting, ignore_errors=True)  # as its launches may not have met there
             if not all(item.ended and item.ended.outcome == "completed" for item in started):
@@ -410,7 +411,7 @@ class _Run:
         return ahead.is_for(needed) or not (needed or is_own)
 
     def _next_group(
-        self, group: Sequence[Launch], groups: Iterable[Sequence[Launch]]
+        self, group: Sequence[Launch], later: Sequence[Sequence[str]]
     ) -> Sequence[Launch]:
         """The next group that needs a process, by what is known now; empty if none may follow.
 
@@ -419,7 +420,8 @@ class _Run:
         when it begins, nor what is behind a launch that nobody wants or records.
         """
         part = (group[0].wave, group[0].session)
-        for following in groups:
+        for names in later:
+            following = [self.launches[name] for name in names]
             is_other = (following[0].wave, following[0].session) != part
             if is_other or not all(map(self.wanted, following)):
                 return []
@@ -428,13 +430,13 @@ class _Run:
         return []
 
     def _order_ahead(
-        self, running: Sequence[RunningLaunch], groups: Iterable[Sequence[Launch]]
+        self, running: Sequence[RunningLaunch], later: Sequence[Sequence[str]]
     ) -> list[RunningLaunch]:
         """Start the processes of the next group beside the end of this one, where that may be."""
         group = [item.launch for item in running]
         if not all(map(self._overlaps, group)):
             return []
-        following = self._next_group(group, groups)
+        following = self._next_group(group, later)
         if not all(map(self._overlaps, following)):
             return []
         is_alone = [self._note_over(launch) for launch in group]
@@ -511,7 +513,8 @@ class _Run:
     def _through(self, launch: Launch, running: Sequence[Launch]) -> AheadThrough:
         case = self.cases[launch.case]
         device = self.launcher.devices[case.device]
-        through = self.room.through(launch, case, device, self._memory(case), running)
+        beside = [(one, self.cases[one.case]) for one in running]
+        through = self.room.through(launch, case, device, self._memory(case), beside)
         is_judged = case.id in self.judged_first_steps and launch.is_timed
         return "build" if through == "first_step" and is_judged else through
 

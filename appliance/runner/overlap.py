@@ -113,16 +113,18 @@ class Room:
         case: Case,
         device: Device,
         values: Mapping[str, float | None],
-        beside: Sequence[Launch] = (),
+        beside: Sequence[tuple[Launch, Case]] = (),
     ) -> AheadThrough:
-        """How far the next launch may go beside those whose device now has these readings.
+        """How far the next launch may go, by what its device reads now, beside those that run.
 
         Repeats among them have only begun, and are yet to take what others of their case held.
         """
-        if self.cramped.intersection(one.case for one in beside):
+        if self.cramped.intersection(one.id for _, one in beside):
             return "device"
-        has_room = self._on_host(case, beside) and self._on_device(
-            case, device, values.get(USED), beside
+        begun = [one for launch, one in beside if launch.is_repeat]
+        here = [one.id for one in begun if case.device in one.all_devices]
+        has_room = self._on_host(case, [one.id for one in begun]) and self._on_device(
+            case, device, values.get(USED), here
         )
         if not has_room:
             return "device"
@@ -133,26 +135,26 @@ class Room:
         is_first = case not in self.host or case not in self.devices
         return self.recorded.get(case) if is_first else None
 
-    def _on_host(self, case: Case, beside: Iterable[Launch]) -> bool:
+    def _on_host(self, case: Case, begun: Iterable[str]) -> bool:
         limit = case.memory_limit_bytes if case.id in self.recorded else None
         peak, free = self.host.get(case.id, limit), free_host_bytes(self.tree)
-        begun = [self.host.get(one.case) for one in beside if one.is_repeat]
-        if peak is None or free is None or None in begun:
+        coming = [self.host.get(one) for one in begun]
+        if peak is None or free is None or None in coming:
             return False
-        return peak <= HOST_SHARE * (free - sum(one or 0 for one in begun))
+        return peak <= HOST_SHARE * (free - sum(one or 0 for one in coming))
 
     def _on_device(
-        self, case: Case, device: Device, used: float | None, beside: Iterable[Launch]
+        self, case: Case, device: Device, used: float | None, begun: Iterable[str]
     ) -> bool:
         if device.vendor == "cpu":
             return True  # its memory is the host's
         peak = self.devices.get(case.id)
         if peak is None and case.id in self.recorded:
             peak = RECORDED_GROWTH * self.recorded[case.id]
-        begun = [self.devices.get(one.case) for one in beside if one.is_repeat]
-        if peak is None or used is None or device.memory_bytes is None or None in begun:
+        coming = [self.devices.get(one) for one in begun]
+        if peak is None or used is None or device.memory_bytes is None or None in coming:
             return False
-        held = max(used, sum(one or 0.0 for one in begun))
+        held = max(used, sum(one or 0.0 for one in coming))
         return GROWTH * held + peak <= SHARE * device.memory_bytes
 
 

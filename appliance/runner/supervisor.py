@@ -190,17 +190,16 @@ class Supervisor:
     ) -> None:
         """Return when every launch of the group has ended; no process of any is left.
 
-        `order_ahead` is called once nothing of the group is timed any more, if it has not ended
-        then; what it has started waits until it begins or is ended.
+        `order_ahead` is called once nothing of the group is timed any more, of repeats at once, if
+        it has not ended then; what it has started waits until it begins or is ended.
         """
         has_ordered = False
         try:
             while any(item.ended is None for item in group):
-                self._poll(group)
-                is_left = any(item.ended is None for item in group)
-                if not has_ordered and is_left and all(item.is_over for item in group):
+                if not has_ordered and all(item.is_over for item in group):
                     has_ordered = True
                     self.waiting = [*order_ahead()]
+                self._poll(group)
         except BaseException:
             for item in group:
                 if item.ended is None:

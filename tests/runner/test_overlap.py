@@ -597,6 +597,17 @@ def test_a_build_needs_room_by_what_its_case_has_held(tmp_path: Path) -> None:
     assert through(held, 2.2 * GIB) == "device"
     assert through(held, None) == "device"
     assert through(unknown, 1.0 * GIB) == "device"
+    # A repeat has only begun, and comes to hold what its case did; what nobody knows, and all else
+    # of other devices, is left to its own.
+    repeat = launch(-1, one.id)
+    for begun, there, expected in (
+        (repeat, one, "device"),
+        (repeat, replace(one, device="cpu:1"), "first_step"),
+        (launch(1, one.id), one, "first_step"),
+        (repeat, replace(one, id="unknown@cpu:0"), "device"),
+    ):
+        values = {"memory_used_bytes": 1.0 * GIB}
+        assert held.through(launch(2), one, device, values, [(begun, there)]) == expected
     held.host[one.id] = 2**60
     assert through(held, 1.0 * GIB) == "device"
 
