@@ -36,6 +36,7 @@ from appliance.evidence.budget import duration  # noqa: E402 - the same
 from appliance.planning import launch_constants  # noqa: E402 - the same
 from appliance.planning.plan import plan_cases  # noqa: E402 - the same
 from appliance.records.plan import Case  # noqa: E402 - the same
+from appliance.records.plan import Launch as PlannedLaunch  # noqa: E402 - the same
 from appliance.records.qualified import ObservedCase  # noqa: E402 - the same
 from appliance.records.suite import Protocol  # noqa: E402 - the same
 from appliance.scheduling import build_times, references  # noqa: E402 - the same
@@ -350,7 +351,8 @@ def calibration() -> Iterator[str]:
 class Parts:
     """Seconds of what the launches of a case do, and how they are known.
 
-    `extra` is what the untimed launch does more than another one.
+    `extra` is what the untimed launch does more than another one; `is_counted`: the time of its
+    first step counts, so that nothing is beside it.
     """
 
     name: str
@@ -365,6 +367,7 @@ class Parts:
     how: str
     is_later: bool = False
     is_inference: bool = False
+    is_counted: bool = False
 
     @property
     def repeat(self) -> float:
@@ -402,11 +405,12 @@ class Parts:
         return self._split(self.timed + last, tail + last)
 
     def of_repeat(self) -> Timed:
-        """A launch of the deterministic phase, whose digests come last."""
-        return self._split(self.repeat, ending() + self.digest)
+        """A launch of the deterministic phase, which is beside others but for its end."""
+        head = self.repeat - ending()
+        return Timed(case=self.name, head=head, middle=0.0, tail=ending(), is_repeat=True)
 
     def _split(self, whole: float, tail: float, *, is_reference: bool = False) -> Timed:
-        head = forked_setup() + self.build
+        head = forked_setup() + self.build + (0.0 if self.is_counted else self.first_step)
         middle = whole - head - tail
         return Timed(case=self.name, head=head, middle=middle, tail=tail, is_reference=is_reference)
 
@@ -430,10 +434,20 @@ def less(parts: Sequence[Parts]) -> tuple[float, float]:
     )
 
 
-def facts_of(suite: str, name: str) -> tuple[bool, bool]:
-    """Whether a case's outputs are checked later, and whether it is inference."""
+def facts_of(suite: str, name: str) -> dict[str, bool]:
+    """Fields of Parts: whether outputs are checked later, it is inference, a first step counts."""
     case = next(one for one in planned(suite) if one.id.partition("@")[0] == name)
-    return case.workload in LATER or bool(case.scenario), bool(case.scenario)
+    return {
+        "is_later": case.workload in LATER or bool(case.scenario),
+        "is_inference": bool(case.scenario),
+        "is_counted": is_counted(case),
+    }
+
+
+def is_counted(case: Case) -> bool:
+    """Whether the time of a timed launch's first step counts."""
+    launch = PlannedLaunch(id=f"{case.id}/1", case=case.id, number=1, is_timed=True)
+    return not launch_constants.may_step_ahead(launch, case)
 
 
 def _useful(protocol: Protocol, launch: Launch | None = None) -> float:
@@ -476,8 +490,7 @@ def smoke_parts() -> list[Parts]:
                 useful=median(_smoke_useful(protocol, one) for one in timed),
                 extra=max(0.0, exported) + max(0.0, compared) + repeated,
                 how="recorded",
-                is_later=facts_of("smoke", name)[0],
-                is_inference=facts_of("smoke", name)[1],
+                **facts_of("smoke", name),
             )
         )
     return made
@@ -560,7 +573,7 @@ def node_parts(how: HowLong = "scaled") -> list[Parts]:
             parts.append(_of_today(name, host, protocol, how))
         else:
             parts.append(_as_recorded(name, _recorded(name) or _alike(name), protocol))
-    return [replace(one, is_later=facts_of("node", one.name)[0]) for one in parts]
+    return [replace(one, **facts_of("node", one.name)) for one in parts]
 
 
 def _recorded(name: str) -> list[Launch]:
@@ -711,6 +724,7 @@ class Row:
     is_measured: bool
     is_drawn: bool = False
     held: float | None = None
+    is_counted: bool = False
 
     @property
     def repeat(self) -> float:
@@ -728,10 +742,13 @@ class Row:
             self._split(plain + self.useful + first + last, last)
             for last in [0.0] * (launches - 1) + [self.reference]
         ]
-        return untimed, timed, [self._split(self.repeat, 0.0)] * REPEATS
+        head = self.repeat - ending()
+        repeat = replace(timed[0], head=head, middle=0.0, tail=ending(), is_repeat=True)
+        return untimed, timed, [repeat] * REPEATS
 
     def _split(self, whole: float, checked: float, *, is_reference: bool = False) -> Timed:
         head, tail = forked_setup() + self.build, ending() + checked
+        head += 0.0 if self.is_counted else self.step
         return Timed(
             case=self.name,
             head=head,
@@ -785,6 +802,7 @@ def acceptance_rows() -> list[Row]:
                 is_measured="step_seconds" in known,
                 is_drawn=drawn is not None,
                 held=_held(case),
+                is_counted=is_counted(case),
             )
         )
     return rows
@@ -956,6 +974,21 @@ percent within both columns.
 
 {steps}
 
+Those launches were made by bench 0.12.0, whose processes went as far as a build. Of 45 timed
+launches of `smoke` 10 began alone: 9 stood behind a launch of a case that lacked its software, and
+one was the ninth in a row. So it was of 4 of 7 repeats and 2 of 4 untimed launches, and of `node`
+behind cases that were decided or had no time. Launches that need no process are passed over today,
+a first step that no time counts of is made ahead too, and beside a repeat the next process begins
+as that one begins. What the very same stages would have taken so, the last column says. The one
+before it is the rule of then on the same stages, and near to what was recorded. A stage that was
+made ahead counts as long as it took there.
+
+{rule}
+
+What is left of a timed launch of `smoke` is in the mean the longer of {head:.2f} s (device, build,
+first step) and of {tail:.2f} s (checks, digests and end of the launch before), and {middle:.2f} s
+of it alone.
+
 ## By parts
 
 The budget is the sum of parts, each known in one of these ways.
@@ -967,9 +1000,10 @@ checks its last output.
 
 The next launch's process begins [beside the end](../explanation/once.md#beside-the-end-of-a-launch)
 of the launch before. Counted of both is the longer: what is left of the one when its last timed
-step is over (its digest and checks where they come last, and the end of its process), and the start
-and build of the other. Of the first launch of a case only the start is beside, as nobody knows what
-memory its build takes, and {alone:.0%} of the launches begin alone. It is a rule and no
+step is over (its digest and checks where they come last, and the end of its process), and the
+start, the build and a first step that no time counts of the other. A repeat times nothing, so the
+other begins as it begins. Of the first launch of a case only the start is beside, as nobody knows
+what memory its build takes, and {alone:.0%} of the launches begin alone. It is a rule and no
 measurement: how much the end of one and the build of the other slow each other was not taken apart.
 
 ## What the host does
@@ -1056,6 +1090,8 @@ def page() -> str:
     return PAGE_TEXT.format(
         measured="\n".join(measured_budget.section()),
         steps="\n".join(measured_budget.steps("node")),
+        rule="\n".join(measured_budget.rule()),
+        **measured_budget.means("smoke"),
         known="\n".join(("| part | how it is known |", "|---|---|", *known)),
         host_threads=host_seconds.THREADS,
         fed=host_seconds.FED,

@@ -68,7 +68,7 @@ def case_result(evidence: CaseEvidence, apart: Disagreement | None = None) -> Ca
     """`apart` is where its device contradicts itself, or others of its model."""
     reason = withheld(evidence, apart)
     shown = [] if reason else evidence.timed
-    first_steps = [launch.started.first_step_ns * 1e-9 for launch in shown if launch.started]
+    first_steps = [1e-9 * taken for launch in shown if (taken := launch.first_step_ns) is not None]
     return CaseResult(
         case=evidence.case.id,
         num_planned=len(evidence.all_launches),
@@ -216,7 +216,7 @@ def _latencies(evidence: CaseEvidence) -> list[Estimate]:
 
 
 def _launch_result(launch: LaunchEvidence, clock: Clock, *, is_shown: bool) -> LaunchResult:
-    first_step = launch.started if is_shown else None
+    first_step_ns = launch.first_step_ns if is_shown else None
     series = launch.series(clock) if is_shown and launch.is_counted else None
     return LaunchResult(
         launch=launch.id,
@@ -226,7 +226,7 @@ def _launch_result(launch: LaunchEvidence, clock: Clock, *, is_shown: bool) -> L
         num_steps=launch.num_steps,
         log_seconds=launch.location("steps") if is_shown else None,
         wall_log_seconds=launch.location("wall") if is_shown else None,
-        first_step_seconds=None if first_step is None else first_step.first_step_ns * 1e-9,
+        first_step_seconds=None if first_step_ns is None else first_step_ns * 1e-9,
         series="" if series is None else series.word,
         cut=0 if series is None else series.cut,
         num_changes=0 if series is None else series.num_changes,

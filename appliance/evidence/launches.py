@@ -172,6 +172,12 @@ class LaunchEvidence:
     _series: tuple[tuple[Clock, int, Series], ...] = ()
 
     @property
+    def first_step_ns(self) -> int | None:
+        """Time of its first step; None where none was made, or beside the end of another launch."""
+        started = self.started
+        return None if started is None or started.is_beside else started.first_step_ns
+
+    @property
     def phase(self) -> str:
         """How its steps load the device now; empty before they do, or where nothing says it."""
         is_over = len(self.blocks) > self.phases[-1].index if self.phases else True

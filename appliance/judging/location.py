@@ -327,10 +327,8 @@ def _to_target(launch: LaunchEvidence, clock: Clock) -> float | None:
 
 def _first_step(launch: LaunchEvidence, clock: Clock) -> float | None:
     del clock
-    started = launch.started
-    if started is None or started.first_step_ns <= 0:
-        return None
-    return math.log(started.first_step_ns * 1e-9)
+    taken = launch.first_step_ns
+    return math.log(taken * 1e-9) if taken is not None and taken > 0 else None
 
 
 VALUES: Mapping[str, Callable[[LaunchEvidence, Clock], float | None]] = {

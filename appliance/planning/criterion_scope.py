@@ -37,6 +37,12 @@ def matches(criterion: Criterion, case: str) -> bool:
     return is_named(criterion.cases, case)
 
 
+def judged_first_steps(criteria: Criteria, cases: Iterable[Case]) -> frozenset[str]:
+    """Cases whose first steps are judged by their time, and so made with nothing beside them."""
+    limits = [one for one in criteria.criterion if one.metric == "first_step_seconds"]
+    return frozenset(case.id for case in cases if any(matches(one, case.id) for one in limits))
+
+
 def limited_cases(criteria: Criteria, rulings: Iterable[Ruling]) -> set[str]:
     """Cases of which a required limit on times was ruled on; a sample of them has one at times."""
     kinds = {one.id: one.kind for one in criteria.criterion}

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the help of the verbs reads constants, and no record
+    from appliance.records.plan import Case, Launch
     from appliance.records.suite import Protocol
 
 
@@ -61,6 +62,16 @@ def is_warm(protocol: Protocol, num_steps: int, passed_ns: int) -> bool:
     is_long = passed_ns >= LONG_WARM_UP_SECONDS * 1e9 and num_steps >= LEAST_WARM_UP_STEPS
     has_time = passed_ns >= protocol.warmup_seconds * 1e9
     return has_time and (is_long or num_steps >= protocol.warmup_steps)
+
+
+def may_step_ahead(launch: Launch, case: Case) -> bool:
+    """Whether a launch may make its first step before it begins, beside the end of another.
+
+    A repeat times nothing. In others the first step must be one that no block counts, as those with
+    a number of steps or a target do, and none of inference, whose steps are all alike.
+    """
+    is_counted = case.steps is not None or case.evaluate_every or case.scenario
+    return launch.is_repeat or not (is_counted or case.workload in SEGMENTED)
 
 
 def median_ns(warmed_ns: Sequence[int]) -> int | None:

@@ -261,8 +261,9 @@ class NotObserved(Record):
     hint: str
 
 
-AheadThrough = Literal["device", "build"]
-"""How far a process goes before its launch begins: its device is set up, or its state is built."""
+AheadThrough = Literal["device", "build", "first_step"]
+"""How far a process goes before its launch begins: its device is set up, its state is built, or its
+first step is made, which of a repeat is digested too."""
 AheadReason = Literal[
     "earlier_failed", "not_wanted", "other_orders", "out_of_memory", "server_lost", "interrupted"
 ]
@@ -476,13 +477,18 @@ class Libraries(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started(Record):
-    """Times before the steady state: build, and first step with its synchronise; kept apart."""
+    """Times before the steady state: build, and first step with its synchronise; kept apart.
+
+    `is_beside`: the first step was ordered to be made beside the end of another launch, so that
+    nothing is said by how long it took.
+    """
 
     kind: Literal["started"] = "started"
     launch: str
     rank: int
     build_ns: BigInt
     first_step_ns: BigInt
+    is_beside: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -117,6 +117,7 @@ def run(
     scratch: Path | None = None,
     overlaps: bool | None = None,
     observed: Sequence[ObservedCase] = (),
+    judged_first_steps: frozenset[str] = frozenset(),
 ) -> None:
     """Make every launch of the session that the journal does not have yet, and its analyses.
 
@@ -130,7 +131,7 @@ def run(
     to import for the first launches. `scratch` is where launches put large files, None for `work`.
     `overlaps`: processes of coming launches begin beside the end of those before; None asks the
     vendor of each device. `observed` are records of cases, by which the first launch of one may be
-    built beside another's end.
+    built beside another's end. Of `judged_first_steps` no timed launch makes its first step there.
     Error counters and the kernel's log are read when no launch runs.
     Returns when all is settled; no process of the run is left.
     Raises RunInterrupted after SIGINT, SIGTERM or SIGHUP, OutputError if the disk takes no more.
@@ -179,6 +180,7 @@ def run(
             left_time=_left_time(plan, journal),
             wanted=wanted or _every_launch,
             overlaps=overlaps,
+            judged_first_steps=judged_first_steps,
             room=Room(recorded=recorded_bytes(plan.cases, devices, observed)),
         ).settle_all()
         users.end()
@@ -286,9 +288,11 @@ class _Run:
     clock: sessions.SessionClock
     left_time: LeftTime
     overlaps: bool | None = None
+    judged_first_steps: frozenset[str] = frozenset()
     session: int = 1
     wave: int = 0
     cases: Mapping[str, Case] = field(init=False)
+    launches: Mapping[str, Launch] = field(init=False)
     controls: frozenset[str] = field(init=False)
     readings: ReadingLog = field(init=False)
     logs: Path = field(init=False)
@@ -303,6 +307,7 @@ class _Run:
 
     def __post_init__(self) -> None:
         self.cases = {case.id: case for case in self.plan.cases}
+        self.launches = {launch.id: launch for launch in self.plan.launches}
         self.rounds = sessions.rounds(self.plan.launches)
         self.controls = fresh_controls(self.plan.launches, self.plan.protocol.fresh_every)
         cases = {launch.id: self.cases[launch.case] for launch in self.plan.launches}
@@ -324,7 +329,7 @@ class _Run:
             if self._has_lost_artifacts(case):
                 self.history.make_again(case)
         self.observer.run_begins(self.plan, self.history.num_settled, self.session)
-        launches = {launch.id: launch for launch in self.plan.launches}
+        launches = self.launches
         supervisor = Supervisor(
             listener=self.listener,
             record=self._record,
@@ -337,8 +342,7 @@ class _Run:
             for index, group in enumerate(ahead):
                 later = ahead[index + 1 :]
                 coming = takewhile(_is_untimed, (launches[name] for one in later for name in one))
-                following = [launches[name] for one in later[:1] for name in one]
-                self._group([launches[name] for name in group], supervisor, coming, following)
+                self._group([launches[name] for name in group], supervisor, coming, later)
                 place = self.rounds[group[0]]
                 if not later or self.rounds[later[0][0]] != place:
                     self._round_ends(place)
@@ -355,19 +359,17 @@ class _Run:
         group: Sequence[Launch],
         supervisor: Supervisor,
         coming: Iterable[Launch],
-        following: Sequence[Launch],
+        later: Sequence[Sequence[str]],
     ) -> None:
         """Settle the launches of a group together; `coming` are the untimed ones right after it.
 
-        `following` are those of the next group, whose processes may begin beside the end of this
-        one. Whether the session's time is over is asked once, so that a group is begun whole or
-        not.
+        `later` are all groups that come after this one: processes of the next that needs any may
+        begin beside its end. Whether the session's time is over is asked once, so that a group is
+        begun whole or not.
         """
         self.is_over = self.clock.is_over
         self._take_wave(group[0].wave)
-        if self.ahead and not self.ahead.is_for(
-            self._needing_processes(group, self.left_time.allows)
-        ):
+        if self.ahead and not self._may_wait_on(group, self.ahead):
             self._end_ahead(supervisor, "not_wanted")
         # Again only where an untimed launch lost its server, which the second time is not used.
         while to_make := [launch for launch in group if self._is_to_make(launch)]:
@@ -384,7 +386,7 @@ class _Run:
             started = self._begin(to_make, meeting, supervisor)
             if is_untimed:
                 self._import_ahead(coming)
-            order = partial(self._order_ahead, started, following)
+            order = partial(self._order_ahead, started, later)
             supervisor.until_ended(started, order)
             shutil.rmtree(meeting, ignore_errors=True)  # as its launches may not have met there
             if not all(item.ended and item.ended.outcome == "completed" for item in started):
@@ -399,12 +401,43 @@ class _Run:
 
     # -------------------------------------------------------------- processes started ahead
 
+    def _may_wait_on(self, group: Sequence[Launch], ahead: _Ahead) -> bool:
+        """Whether what waits is of this group as it is made, or of one behind and this needs none.
+
+        Time is asked of every launch in its turn, as `verify` does.
+        """
+        needed = self._needing_processes(group, self.left_time.allows)
+        is_own = any(launch.id in ahead.specs for launch in group)
+        return ahead.is_for(needed) or not (needed or is_own)
+
+    def _next_group(
+        self, group: Sequence[Launch], later: Sequence[Sequence[str]]
+    ) -> Sequence[Launch]:
+        """The next group that needs a process, by what is known now; empty if none may follow.
+
+        Passed over are groups that need none: their launches are settled, lack something, are
+        decided or have no time. What may be of another wave is not looked at, as its time is given
+        when it begins, nor what is behind a launch that nobody wants or records.
+        """
+        part = (group[0].wave, group[0].session)
+        for names in later:
+            following = [self.launches[name] for name in names]
+            is_other = (following[0].wave, following[0].session) != part
+            if is_other or not all(map(self.wanted, following)):
+                return []
+            if self._needing_processes(following, self.left_time.would_allow):
+                return following
+        return []
+
     def _order_ahead(
-        self, running: Sequence[RunningLaunch], following: Sequence[Launch]
+        self, running: Sequence[RunningLaunch], later: Sequence[Sequence[str]]
     ) -> list[RunningLaunch]:
         """Start the processes of the next group beside the end of this one, where that may be."""
         group = [item.launch for item in running]
-        if not all(self._overlaps(launch) for launch in (*group, *following)):
+        if not all(map(self._overlaps, group)):
+            return []
+        following = self._next_group(group, later)
+        if not all(map(self._overlaps, following)):
             return []
         is_alone = [self._note_over(launch) for launch in group]
         launches = self._to_follow(group, following)
@@ -424,7 +457,7 @@ class _Run:
                     launch=launch.id,
                     beside=names,
                     through=through,
-                    recorded_bytes=self.room.relied_on(launch.case) if through == "build" else None,
+                    recorded_bytes=self._relied_on(launch, through),
                 ),
                 sync=True,
             )
@@ -445,9 +478,13 @@ class _Run:
         return overlaps and case.is_of_one_process
 
     def _note_over(self, launch: Launch) -> bool:
-        """Take what the devices of a launch say that is over; whether it is alone there."""
+        """Take what the devices of a launch say that is over; whether it is alone there.
+
+        A repeat holds nothing yet.
+        """
         case = self.cases[launch.case]
-        self.room.held(case.id, self._memory(case))
+        if not launch.is_repeat:
+            self.room.held(case.id, self._memory(case))
         return self.users.is_alone(launch.id, case.all_devices)
 
     def _to_follow(self, group: Sequence[Launch], following: Sequence[Launch]) -> list[Launch]:
@@ -475,8 +512,15 @@ class _Run:
 
     def _through(self, launch: Launch, running: Sequence[Launch]) -> AheadThrough:
         case = self.cases[launch.case]
-        device, beside = self.launcher.devices[case.device], [one.case for one in running]
-        return self.room.through(case, device, self._memory(case), beside)
+        device = self.launcher.devices[case.device]
+        beside = [(one, self.cases[one.case]) for one in running]
+        through = self.room.through(launch, case, device, self._memory(case), beside)
+        is_judged = case.id in self.judged_first_steps and launch.is_timed
+        return "build" if through == "first_step" and is_judged else through
+
+    def _relied_on(self, launch: Launch, through: AheadThrough) -> int | None:
+        """What is recorded of a case, where a build goes by that."""
+        return None if through == "device" else self.room.relied_on(launch.case)
 
     def _memory(self, case: Case) -> Mapping[str, float | None]:
         """Readings of the device of a case; of processors none, whose memory is the host's."""
@@ -717,7 +761,7 @@ class _Run:
             begin_ns=begin_ns,
             has_stepped=self.history.has_stepped(case),
             is_ahead=bool(spec.ahead),
-            builds_ahead=spec.ahead == "build",
+            builds_ahead=spec.ahead not in ("", "device"),
         )
 
     def _spec(

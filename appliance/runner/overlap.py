@@ -1,11 +1,12 @@
 """Whether the process of the next launch may begin beside the end of the one before, and how far.
 
 Once a launch times nothing any more, what is left of it (checks, digests, a second build, the end
-of its process) keeps its device idle for the most part. The next process may meanwhile be forked,
-set its device up and build its state; it then waits until the earlier one has ended, so that
-nothing runs beside a first step, a comparison of clocks, a warm-up or a timed step. It builds where
-the memory of host and device holds both by what earlier launches of its case held in this run, of
-the first one by what records of the device's model say; else it sets its device up alone.
+of its process) keeps its device idle for the most part. A repeat times nothing from its begin on.
+The next process may meanwhile be forked, set its device up, build its state and make its first
+step; it then waits until the earlier one has ended, so that nothing runs beside a comparison of
+clocks, a warm-up, a timed step, or a first step whose time counts. It builds where the memory of
+host and device holds both by what earlier launches of its case held in this run, of the first one
+by what records of the device's model say; else it sets its device up alone.
 """
 
 from __future__ import annotations
@@ -17,7 +18,11 @@ import psutil
 
 from appliance.linux import cgroup
 from appliance.linux.sysfs import Tree, Unreadable
-from appliance.planning.launch_constants import FIRST_BUILT_ALONE, SHARED_MEMORY
+from appliance.planning.launch_constants import (
+    FIRST_BUILT_ALONE,
+    SHARED_MEMORY,
+    may_step_ahead,
+)
 from appliance.records.journal import AheadThrough, LaunchEnded
 from appliance.records.plan import Case, Launch
 from appliance.records.qualified import ObservedCase
@@ -104,39 +109,53 @@ class Room:
 
     def through(
         self,
+        launch: Launch,
         case: Case,
         device: Device,
         values: Mapping[str, float | None],
-        beside: Iterable[str] = (),
+        beside: Sequence[tuple[Launch, Case]] = (),
     ) -> AheadThrough:
-        """How far the next launch may go beside one whose device now has these readings.
+        """How far the next launch may go, by what its device reads now, beside those that run.
 
-        `beside` are the cases of those that end.
+        Repeats among them have only begun, and are yet to take what others of their case held.
         """
-        if self.cramped.intersection(beside):
+        if self.cramped.intersection(one.id for _, one in beside):
             return "device"
-        has_room = self._on_host(case) and self._on_device(case, device, values.get(USED))
-        return "build" if has_room else "device"
+        begun = [one for launch, one in beside if launch.is_repeat]
+        here = [one.id for one in begun if case.device in one.all_devices]
+        has_room = self._on_host(case, [one.id for one in begun]) and self._on_device(
+            case, device, values.get(USED), here
+        )
+        if not has_room:
+            return "device"
+        return "first_step" if may_step_ahead(launch, case) else "build"
 
     def relied_on(self, case: str) -> int | None:
         """What is recorded of a case, where no launch of this run has shown what one holds."""
         is_first = case not in self.host or case not in self.devices
         return self.recorded.get(case) if is_first else None
 
-    def _on_host(self, case: Case) -> bool:
+    def _on_host(self, case: Case, begun: Iterable[str]) -> bool:
         limit = case.memory_limit_bytes if case.id in self.recorded else None
         peak, free = self.host.get(case.id, limit), free_host_bytes(self.tree)
-        return peak is not None and free is not None and peak <= HOST_SHARE * free
+        coming = [self.host.get(one) for one in begun]
+        if peak is None or free is None or None in coming:
+            return False
+        return peak <= HOST_SHARE * (free - sum(one or 0 for one in coming))
 
-    def _on_device(self, case: Case, device: Device, used: float | None) -> bool:
+    def _on_device(
+        self, case: Case, device: Device, used: float | None, begun: Iterable[str]
+    ) -> bool:
         if device.vendor == "cpu":
             return True  # its memory is the host's
         peak = self.devices.get(case.id)
         if peak is None and case.id in self.recorded:
             peak = RECORDED_GROWTH * self.recorded[case.id]
-        known = peak is not None and used is not None and device.memory_bytes is not None
-        together = GROWTH * (used or 0.0) + (peak or 0.0)
-        return known and together <= SHARE * (device.memory_bytes or 0)
+        coming = [self.devices.get(one) for one in begun]
+        if peak is None or used is None or device.memory_bytes is None or None in coming:
+            return False
+        held = max(used, sum(one or 0.0 for one in coming))
+        return GROWTH * held + peak <= SHARE * device.memory_bytes
 
 
 def free_host_bytes(tree: Tree) -> int | None:

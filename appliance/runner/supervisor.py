@@ -80,7 +80,8 @@ class RunningLaunch:
     """One launch under way; `has_stepped`: a launch of its case has made its first step.
 
     One that was ordered ahead `is_waiting` until it begins, and what it reported is `held`; whether
-    it `builds_ahead` says how far it may go. `over` are the ranks that time nothing any more.
+    it `builds_ahead` says how far it may go. `over` are the ranks that time nothing any more; a
+    repeat times nothing at all.
     """
 
     launch: Launch
@@ -116,7 +117,8 @@ class RunningLaunch:
         has_failed = self.stop is not None or (
             self.ended is not None and self.ended.outcome != "completed"
         )
-        return len(self.over) == self.case.ranks and not has_failed
+        has_timed = self.launch.is_repeat or len(self.over) == self.case.ranks
+        return has_timed and not has_failed
 
 
 def running_launch(
@@ -188,17 +190,16 @@ class Supervisor:
     ) -> None:
         """Return when every launch of the group has ended; no process of any is left.
 
-        `order_ahead` is called once nothing of the group is timed any more, if it has not ended
-        then; what it has started waits until it begins or is ended.
+        `order_ahead` is called once nothing of the group is timed any more, of repeats at once, if
+        it has not ended then; what it has started waits until it begins or is ended.
         """
         has_ordered = False
         try:
             while any(item.ended is None for item in group):
-                self._poll(group)
-                is_left = any(item.ended is None for item in group)
-                if not has_ordered and is_left and all(item.is_over for item in group):
+                if not has_ordered and all(item.is_over for item in group):
                     has_ordered = True
                     self.waiting = [*order_ahead()]
+                self._poll(group)
         except BaseException:
             for item in group:
                 if item.ended is None:

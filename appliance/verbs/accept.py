@@ -18,6 +18,7 @@ from appliance.errors import EvidenceError, UsageError
 from appliance.evidence.budget import Budget
 from appliance.judging.verdict import Judge
 from appliance.planning import coverage, sessions
+from appliance.planning.criterion_scope import judged_first_steps
 from appliance.probe import node
 from appliance.readiness import disk_space, interference
 from appliance.readiness.out_folder import check_writable
@@ -331,6 +332,7 @@ def _make_launches(
         ahead=ahead,
         scratch=scratch_folder,
         observed=qualified_file.load_observed(),
+        judged_first_steps=judged_first_steps(prepared.criteria, prepared.plan.cases),
     )
     session = sessions.current(journal.lines)
     if session < prepared.plan.sessions:

@@ -29,6 +29,7 @@ from appliance.planning.launch_constants import (
 )
 from appliance.records.journal import (
     END,
+    AheadThrough,
     Artifact,
     Block,
     Calibrated,
@@ -315,13 +316,21 @@ def _spans(records: _RankRecords) -> str:
             return "has steps that take longer than the journal's clock says"
         if isinstance(line.event, Started) and records.ordered_ns is not None:
             inside -= line.event.build_ns  # which may be older than the launch
+            inside -= line.event.first_step_ns if _steps_ahead(records) else 0
     return ""
 
 
 def _since_ns(records: _RankRecords, event: object) -> int:
-    """From when on the journal's clock saw what a record says: a build may have been made ahead."""
+    """From when on the journal's clock saw what a record says: some may have been made ahead."""
     is_early = isinstance(event, Started) and records.ordered_ns is not None
     return (records.ordered_ns or 0) if is_early else records.begin_ns
+
+
+def _beside(records: _RankRecords) -> str:
+    """A first step that says otherwise than its order whether another launch ended beside it."""
+    if all(one.is_beside == _steps_ahead(records) for one in records.of(Started)):
+        return ""
+    return "says otherwise than its order whether its first step was made beside another's end"
 
 
 def _stages(records: _RankRecords) -> str:
@@ -360,12 +369,14 @@ def _accounted(records: _RankRecords) -> str:
 def _timed_stages(records: _RankRecords) -> Iterator[tuple[TimedStage, str, int]]:
     """Stages of which nearly all is timed, in words, with what was timed of them.
 
-    A build may be made ahead, and of a block's last step the state is copied for its check.
+    A build and a first step may be made ahead, and of a block's last step the state is copied for
+    its check.
     """
     for started in records.of(Started):
         if records.ahead is None:
             yield "build", "build", started.build_ns
-        yield "first_step", "first step", started.first_step_ns
+        if not _steps_ahead(records):
+            yield "first_step", "first step", started.first_step_ns
     if not records.is_by_blocks:
         return
     yield "warm_up", "warm-up", sum(sum(one.wall_ns) for one in records.of(Warmed))
@@ -376,6 +387,17 @@ def _timed_stages(records: _RankRecords) -> Iterator[tuple[TimedStage, str, int]
 
 BEFORE_BUILD: tuple[TimedStage, ...] = ("start", "import", "device")
 """Stages of a process that waits with its device set up."""
+AFTER_DEVICE: Mapping[AheadThrough, tuple[TimedStage, ...]] = {
+    "device": (),
+    "build": ("build",),
+    "first_step": ("build", "first_step", "other"),
+}
+"""Stages after these of one that goes so far; a repeat digests what its first step gave, too."""
+
+
+def _steps_ahead(records: _RankRecords) -> bool:
+    """Whether it was ordered to make its first step before it began."""
+    return records.ahead is not None and records.ahead.through == "first_step"
 
 
 def _ended_well(records: _RankRecords) -> str:
@@ -397,7 +419,9 @@ def _stages_ahead(records: _RankRecords, times: Mapping[TimedStage, int]) -> str
     """What a process did before its launch began: no more than it was ordered, nor for longer."""
     if records.ahead is None or records.ordered_ns is None:
         return "reports what it did before it began, and was not started ahead" if times else ""
-    allowed = {*BEFORE_BUILD, *(["build"] if records.ahead.through == "build" else [])}
+    allowed = {*BEFORE_BUILD, *AFTER_DEVICE[records.ahead.through]}
+    if records.launch.is_repeat and "first_step" in allowed:
+        allowed.add("digest")
     if not allowed.issuperset(times):
         (stage, *_) = sorted(set(times) - allowed)
         return f"reports {stage} from before it began, which no process does that waits"
@@ -615,6 +639,7 @@ RULES: tuple[Callable[[_RankRecords], str], ...] = (
     _witnesses,
     _empty_steps,
     _spans,
+    _beside,
     _stages,
     _accounted,
     _ended_well,

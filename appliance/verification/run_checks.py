@@ -20,12 +20,17 @@ from appliance.evidence.software_fault import is_lack_of_software
 from appliance.judging.verdict import Judge
 from appliance.planning import sessions
 from appliance.planning.check_sampling import sampled_steps
-from appliance.planning.criterion_scope import MOST_ATTEMPTS, planned_bounds
+from appliance.planning.criterion_scope import (
+    MOST_ATTEMPTS,
+    judged_first_steps,
+    planned_bounds,
+)
 from appliance.planning.launch_constants import (
     FIRST_BUILT_ALONE,
     MOST_SESSIONS,
     SEGMENTED,
     SHARED_MEMORY,
+    may_step_ahead,
 )
 from appliance.planning.plan import (
     all_launches,
@@ -590,17 +595,58 @@ def _order_ahead(walk: _Walk, event: LaunchAhead) -> None:
     for name in sorted(walk.open):
         if not _is_over(walk, name):
             raise walk.fault(f"launch {launch.id} is started beside {name}, which is timed still")
-        if walk.places[launch.id] != walk.places[name] + 1:
+        if not _comes_next(walk, launch, walk.launches[name]):
             raise walk.fault(f"launch {launch.id} is started ahead, and is not made next")
     is_forked = walk.plan.protocol.mode == "forked" and launch.id not in walk.controls
     if not (is_forked and case.is_of_one_process) or case.fresh_because:
         raise walk.fault(f"launch {launch.id} is started ahead, where its process begins alone")
     if launch.id in walk.ahead or launch.session != walk.session:
         raise walk.fault(f"launch {launch.id} is started ahead a second time, or in a pause")
-    if event.through == "build":
+    if event.through == "first_step" and not may_step_ahead(launch, case):
+        raise walk.fault(f"launch {launch.id} is stepped ahead, and its first step is timed")
+    if event.through != "device":
         _build_beside(walk, event)
         _build_first(walk, event, launch)
     walk.ahead.add(launch.id)
+
+
+def check_first_steps(plan: Plan, criteria: Criteria, lines: Iterable[Line]) -> None:
+    """EvidenceError where a first step whose time is judged was made beside another launch."""
+    judged = judged_first_steps(criteria, plan.cases)
+    timed = {one.id for one in plan.launches if one.is_timed and one.case in judged}
+    ordered = (line.event for line in lines if isinstance(line.event, LaunchAhead))
+    for event in ordered:
+        if event.through == "first_step" and event.launch in timed:
+            raise EvidenceError(
+                f"journal.jsonl: launch {event.launch} is stepped ahead, and the time of its first "
+                "step is judged"
+            )
+
+
+def _comes_next(walk: _Walk, launch: Launch, earlier: Launch) -> bool:
+    """Whether a launch is of the next group after an earlier one that any process is needed for."""
+    places = range(walk.places[earlier.id] + 1, walk.places[launch.id])
+    between = [walk.launches[name] for place in places for name in walk.plan.groups[place]]
+    part = (launch.wave, launch.session)
+    is_after = walk.places[launch.id] > walk.places[earlier.id]
+    return is_after and all(
+        (one.wave, one.session) == part and _needs_none(walk, one) for one in between
+    )
+
+
+def _needs_none(walk: _Walk, launch: Launch) -> bool:
+    """Whether a launch is settled without a process, or will be, by what is known now."""
+    case = walk.cases[launch.case]
+    reference = walk.ended.get(f"{case.id}/0")
+    has_failed = launch.number != 0 and reference not in (None, "completed")
+    return bool(
+        launch.id in walk.ended
+        or case.unsupported
+        or case.software
+        or has_failed
+        or (launch.is_timed and case.id in walk.decided)
+        or not walk.left_time.would_allow(launch)
+    )
 
 
 def _build_beside(walk: _Walk, event: LaunchAhead) -> None:

@@ -5,8 +5,8 @@ costs. An untimed launch digests and checks after that, and so does a timed one 
 outputs may be checked after later steps, once its last block is over; where steps write each output
 over the last, it is copied first, and only where others may begin beside the end. From there on
 nothing is timed, which the runner is told: the process of the next launch may begin beside the
-rest. One that was itself started so waits with its device set up, or its state built, until its
-launch begins.
+rest. One that was itself started so waits with its device set up, its state built or its first step
+made, until its launch begins.
 
 All launches of a case have the same seed, so where a workload gives the same bits for the
 same inputs, each reports the digest of its first output, which costs nothing while steps are
@@ -179,9 +179,13 @@ class LaunchCourse:
     progress: Progress = field(default_factory=Progress)
     begin_ns: int = field(init=False)
     witnesses: list[Witness | None] = field(default_factory=list, init=False)
+    waits_after: list[AheadThrough] = field(default_factory=list, init=False)
+    """The place at which it waits for the begin of its launch, until it has waited there."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "begin_ns", self.machine.stopwatch.now())
+        if self.spec.ahead:
+            self.waits_after.append(self.spec.ahead)
 
     def run(self) -> None:
         """Make the launch; every exception of the workload passes through."""
@@ -271,19 +275,27 @@ class LaunchCourse:
             self.channel.wait()
 
     def _start(self) -> _Start:
-        """Build and step once."""
-        stages = self.progress.stages
+        """Build and step once, and say what both took once the launch has begun."""
+        start, build_ns = self._made_ahead(self._build_and_step)
+        self.progress.stage = "later"
+        self._send(
+            Started,
+            build_ns=build_ns,
+            first_step_ns=start.span.wall_ns,
+            is_beside=self.spec.ahead == "first_step",
+        )
+        return start
+
+    def _build_and_step(self) -> tuple[_Start, int]:
+        """A state with its first step, and the nanoseconds of its build."""
         state, built = self._built(partial(self._one, self._build))
-        self.progress.stage = "first_step"
-        stages.enter("first_step")
         before = self.workload.snapshot(state)
         output, first = timing.one(self._step(state), self.machine.stopwatch)
-        self.progress.stage = "later"
-        stages.enter("other")
-        self._send(Started, build_ns=built.wall_ns, first_step_ns=first.wall_ns)
+        self.progress.stages.enter("other")
         cycle = _cycle(state)
         number = None if cycle is None else cycle.number
-        return _Start(state=state, before=before, output=output, span=first, number=number)
+        start = _Start(state=state, before=before, output=output, span=first, number=number)
+        return start, built.wall_ns
 
     def _clocks(self, start: _Start) -> None:
         """Compare the clocks, and look for other users of the device."""
@@ -308,31 +320,42 @@ class LaunchCourse:
         finally:
             cycle.number = last
 
-    def _built(self, make: Callable[[], Made]) -> Made:
-        """What builds a state, called before the launch begins where that may be.
+    def _made_ahead(self, make: Callable[[], Made]) -> Made:
+        """What builds and steps, before the launch begins as far as it was ordered to.
 
-        What then lacked memory, which two processes had to share, is made once more in the launch.
+        It returns once the launch has begun. What lacked memory before that, which two processes
+        had to share, is made once more in the launch.
         """
         self._reach("device")
-        self.progress.stage = "build"
-        self.progress.stages.enter("build")
         try:
             return make()
         except BaseException as error:
-            if self.spec.ahead != "build" or not self.machine.is_lack_of_memory(error):
+            if not (self.waits_after and self.machine.is_lack_of_memory(error)):
                 raise
         finally:
-            self._reach("build")
+            self._reach(*self.waits_after)
         gc.collect()
         self.machine.give_back()
         return make()
 
-    def _reach(self, place: AheadThrough) -> None:
-        """Wait at this place for the begin of a launch whose process was started ahead."""
-        if self.spec.ahead == place:
-            with self._in("wait"):
-                self.channel.turn()
-            object.__setattr__(self, "begin_ns", self.machine.stopwatch.now())
+    def _built(self, build: Callable[[], Made]) -> Made:
+        """What a build makes; the first step comes next, in the launch unless it was ordered."""
+        self.progress.stage = "build"
+        self.progress.stages.enter("build")
+        built = build()
+        self._reach("build")
+        self.progress.stage = "first_step"
+        self.progress.stages.enter("first_step")
+        return built
+
+    def _reach(self, *places: AheadThrough) -> None:
+        """Wait for the begin of the launch, where its process waits after one of these places."""
+        if not set(places).intersection(self.waits_after):
+            return
+        with self._in("wait"):
+            self.channel.turn()
+        self.waits_after.clear()
+        object.__setattr__(self, "begin_ns", self.machine.stopwatch.now())
 
     def _build(self) -> Any:
         self.machine.seed(self.spec.seed)

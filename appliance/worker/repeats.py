@@ -1,9 +1,10 @@
 """One launch of the deterministic phase: build, first step, its bits; after a mismatch many more.
 
 The process does nothing else: it was started for this, with the libraries asked for the same bits
-each time, and times nothing. Where its bits are not those that the first repeat of the case gave,
-it builds and steps again from the same seed, 100 times or as often as its time limit allows,
-and reports what each gave and how the first that differs from its own first output does.
+each time, and times nothing, so that the next launch's process may begin beside all of it. Where
+its bits are not those that the first repeat of the case gave, it builds and steps again from the
+same seed, 100 times or as often as its time limit allows, and reports what each gave and how the
+first that differs from its own first output does.
 """
 
 from __future__ import annotations
@@ -40,9 +41,8 @@ class RepeatCourse(LaunchCourse):
         """Make the launch; every exception of the workload passes through."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            output = self._first()
-        with self._in("digest"):
-            digests = self._digests(output)
+            output, digests = self._made_ahead(self._first)
+        self.progress.stage = "later"
         self._send(
             Repeated, digests=digests, operators=without_form(caught), settings=self.settings
         )
@@ -60,16 +60,15 @@ class RepeatCourse(LaunchCourse):
             del output  # which may fill a device
             self._examine(own, joint_digest(digests), tensors)
 
-    def _first(self) -> Any:
-        """Output of the first step; the state is not kept."""
+    def _first(self) -> tuple[Any, dict[str, str]]:
+        """Output of the first step, and digests of its tensors; the state is not kept."""
         state = self._built(self._build)
-        self.progress.stages.enter("first_step")
         output = self._step_once(state)
         del state
         gc.collect()
         self.progress.stages.enter("other")
-        self.channel.over()
-        return output
+        with self._in("digest"):
+            return output, self._digests(output)
 
     def _output(self) -> Any:
         """Output of the first step of a state that is built anew; the state is not kept."""

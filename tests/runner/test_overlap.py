@@ -19,10 +19,14 @@ from support.launching import MIB, TESTS, Bench, Seen, assumed_row, bearers, cas
 
 from appliance.errors import EvidenceError, RunInterrupted
 from appliance.evidence.budget import BudgetSums
+from appliance.evidence.case_results import case_result
+from appliance.evidence.journal_index import JournalIndex
 from appliance.generator.words import FILE
 from appliance.linux.sysfs import Tree
+from appliance.planning.criterion_scope import judged_first_steps
 from appliance.planning.launch_constants import FIRST_BUILT_ALONE
 from appliance.planning.sessions import NO_TIME
+from appliance.records.criteria import Criterion
 from appliance.records.journal import (
     AheadEnded,
     Checked,
@@ -31,19 +35,22 @@ from appliance.records.journal import (
     LaunchStarted,
     Line,
     Reading,
+    Repeated,
     RunResumed,
     RunStarted,
     StageTimes,
+    Started,
 )
 from appliance.records.plan import Case, Launch, Plan, Schedule
 from appliance.records.qualified import ObservedCase
 from appliance.records.system import Device
 from appliance.runner import supervisor
 from appliance.runner.overlap import Room, may_follow, recorded_bytes
+from appliance.storage.criteria_file import load_criteria
 from appliance.storage.journal import Clock
 from appliance.storage.qualified_file import load_observed
 from appliance.verification.launch_checks import check_launches
-from appliance.verification.run_checks import check_conduct
+from appliance.verification.run_checks import check_conduct, check_first_steps
 
 FILES = {"plan.json": "p", "system.json": "s"}
 MARK = f"BENCH_TEST_MARK={uuid.uuid4().hex}"
@@ -148,30 +155,31 @@ def ahead(bench: Bench) -> list[tuple[str, str]]:
     ]
 
 
-def test_the_next_process_builds_beside_the_checks_and_steps_when_it_is_alone(
+def test_the_next_process_steps_once_beside_the_checks_and_again_when_it_is_alone(
     healthy: Healthy,
 ) -> None:
     folder, bench = healthy
     sound(bench)
     assert ended(bench) == [("completed", "")] * 4
     # The first timed launch reads what the untimed one reports to its end, and begins alone.
-    assert ahead(bench) == [("2", "build"), ("3", "build")]
+    assert ahead(bench) == [("2", "first_step"), ("3", "first_step")]
     acts = done(folder)
     pids = list(dict.fromkeys(act.pid for act in acts if act.what == "step"))
     for earlier, later in pairwise(pids[1:]):
         last = max(act.end for act in acts if act.pid == earlier)
         build = next(act for act in acts if act.pid == later and act.what == "build")
-        first = min(act.begin for act in acts if act.pid == later and act.what == "step")
+        first, second, *_ = (act for act in acts if act.pid == later and act.what == "step")
         steps = max(act.end for act in acts if act.pid == earlier and act.what == "step")
-        assert steps < build.begin < last < first
+        assert steps < build.begin < first.begin < first.end < last < second.begin
 
 
 def test_what_was_done_ahead_is_told_and_not_counted_twice(healthy: Healthy) -> None:
     bench = healthy.bench
     told = [bench.of(f"one@cpu:0/{number}", StageTimes)[0] for number in (2, 3)]
     times = told[0]
-    assert set(times.ahead_ns) <= {"start", "import", "device", "build"}
+    assert set(times.ahead_ns) <= {"start", "import", "device", "build", "first_step", "other"}
     assert times.ahead_ns["build"] > 0
+    assert times.ahead_ns["first_step"] > 0
     assert times.wall_ns.get("start", 0) == 0
     lines = bench.journal.lines
     sums = BudgetSums()
@@ -232,7 +240,7 @@ def test_a_process_that_waits_is_ended_when_the_host_runs_short(
     bench.run()
     sound(bench)
     is_ended = free is not None
-    assert ahead(bench) == [("2", "build"), *[("2", "out_of_memory")] * is_ended]
+    assert ahead(bench) == [("2", "first_step"), *[("2", "out_of_memory")] * is_ended]
     assert ended(bench) == [("completed", "")] * 3
     assert bench.of("one@cpu:0/2", LaunchStarted)[0].is_ahead != is_ended
 
@@ -245,7 +253,7 @@ def test_a_process_that_is_killed_as_it_waits_is_replaced(tmp_path: Path) -> Non
     bench.run()
     killer.join()
     sound(bench)
-    assert ahead(bench) == [("2", "build"), ("2", "out_of_memory")]
+    assert ahead(bench) == [("2", "first_step"), ("2", "out_of_memory")]
     assert ended(bench) == [("completed", "")] * 3
 
 
@@ -274,7 +282,7 @@ def test_a_build_that_fails_ahead_is_the_result_of_its_launch(
     bench = made(tmp_path, plan(one))
     bench.run()
     sound(bench)
-    assert ahead(bench) == [("2", "build")]
+    assert ahead(bench) == [("2", "first_step")]
     assert ended(bench)[-1] == ("timed_out" if fault == "hang" else "crashed", reason)
     assert bench.of("one@cpu:0/2", LaunchStarted)[0].is_ahead
 
@@ -292,7 +300,7 @@ def test_a_launch_that_lacks_memory_beside_a_build_is_interrupted_once(tmp_path:
     bench = made(tmp_path, plan(hasty(tmp_path, launches=3, cramped=1), interim_analyses=(3,)))
     bench.run()
     sound(bench)
-    assert ahead(bench) == [("2", "build"), ("2", "earlier_failed"), ("3", "device")]
+    assert ahead(bench) == [("2", "first_step"), ("2", "earlier_failed"), ("3", "device")]
     assert ended(bench) == [
         ("completed", ""),
         ("interrupted", "shared_memory"),
@@ -308,7 +316,7 @@ def test_a_launch_that_lacks_memory_beside_a_build_is_interrupted_once(tmp_path:
     with pytest.raises(EvidenceError, match="before the interrupted ones are accounted for"):
         check_conduct(bench.plan, without, FILES, is_ended=False)
     again = [
-        replace(line, event=replace(line.event, through="build"))
+        replace(line, event=replace(line.event, through="first_step"))
         if isinstance(line.event, LaunchAhead)
         else line
         for line in bench.journal.lines
@@ -332,7 +340,7 @@ def test_a_launch_that_is_killed_takes_the_process_that_waits_with_it(tmp_path: 
     bench.run()
     killer.join()
     sound(bench)
-    assert ahead(bench) == [("2", "build"), ("2", "earlier_failed")]
+    assert ahead(bench) == [("2", "first_step"), ("2", "earlier_failed")]
     assert ended(bench) == [("completed", ""), ("crashed", "SIGKILL"), ("completed", "")]
     assert not bench.of("one@cpu:0/2", LaunchStarted)[0].is_ahead
 
@@ -342,7 +350,7 @@ def test_a_case_that_is_decided_ends_the_process_that_waits(tmp_path: Path) -> N
     bench = made(tmp_path, whole, interim_analysis=lambda _: (True, "decided"))
     bench.run()
     sound(bench)
-    assert ahead(bench) == [("2", "build"), ("3", "build"), ("3", "not_wanted")]
+    assert ahead(bench) == [("2", "first_step"), ("3", "first_step"), ("3", "not_wanted")]
     assert ended(bench)[-1] == ("not_run", "decided")
 
 
@@ -398,10 +406,10 @@ def test_minutes_that_end_while_a_process_waits_leave_its_launch_no_time(
     bench.run()
     sound(bench)
     if is_late:
-        assert ahead(bench) == [("2", "build"), ("2", "not_wanted")]
+        assert ahead(bench) == [("2", "first_step"), ("2", "not_wanted")]
         assert ended(bench)[-2:] == [("not_run", NO_TIME)] * 2
     else:
-        assert ahead(bench) == [("2", "build"), ("3", "build")]
+        assert ahead(bench) == [("2", "first_step"), ("3", "first_step")]
         assert ended(bench) == [("completed", "")] * 4
 
 
@@ -439,7 +447,7 @@ def test_a_first_launch_builds_ahead_by_what_is_recorded_of_its_case(tmp_path: P
     sound(bench)
     assert ended(bench) == [("completed", "")] * 4
     orders = {one.launch: one for one in bench.events if isinstance(one, LaunchAhead)}
-    assert orders["two@cpu:0/0"].through == "build"
+    assert orders["two@cpu:0/0"].through == "first_step"
     assert orders["two@cpu:0/0"].recorded_bytes == GIB
     assert orders["one@cpu:0/1"].recorded_bytes is None
     (times,) = bench.of("two@cpu:0/0", StageTimes)
@@ -455,6 +463,81 @@ def test_a_first_launch_builds_ahead_by_what_is_recorded_of_its_case(tmp_path: P
     cases = tuple(replace(one, workload="gemm_search") for one in bench.plan.cases)
     with pytest.raises(EvidenceError, match="gemm_search first alone"):
         check_conduct(replace(bench.plan, cases=cases), bench.journal.lines, FILES, is_ended=False)
+
+
+@pytest.fixture(scope="module")
+def repeated(tmp_path_factory: pytest.TempPathFactory, marked: None) -> Bench:
+    """A run of two cases with repeats, and of one between them that lacks its software."""
+    folder = tmp_path_factory.mktemp("repeated")
+    one = hasty(folder, seconds=0.0)
+    lacking = replace(one, id="lacking@cpu:0", software="there is none")
+    bench = made(folder, plan(one, lacking, replace(one, id="two@cpu:0"), repeats=3))
+    bench.run()
+    return bench
+
+
+def test_launches_that_need_no_process_are_passed_over(repeated: Bench) -> None:
+    sound(repeated)
+    orders = {one.launch: one.beside for one in repeated.events if isinstance(one, LaunchAhead)}
+    assert orders["two@cpu:0/0"] == ("one@cpu:0/0",)
+    assert orders["two@cpu:0/2"] == ("one@cpu:0/2",)
+    assert not [one for one in repeated.events if isinstance(one, AheadEnded)]
+    assert repeated.ended("lacking@cpu:0/1").outcome == "software"
+    able = tuple(replace(one, software="") for one in repeated.plan.cases)
+    settled = [
+        line
+        for line in repeated.journal.lines
+        if not isinstance(line.event, LaunchEnded) or line.event.outcome != "software"
+    ]
+    with pytest.raises(EvidenceError, match="two@cpu:0/0 is started ahead, and is not made next"):
+        check_conduct(replace(repeated.plan, cases=able), settled, FILES, is_ended=False)
+
+
+def test_a_repeat_steps_and_digests_beside_the_whole_of_the_one_before(repeated: Bench) -> None:
+    """Nothing of either is timed, so the order comes as the earlier one begins."""
+    events = repeated.events
+    names = [one.launch for one in events if isinstance(one, LaunchStarted)]
+    repeats = [name for name in names if "/r" in name]
+    assert len(repeats) == 6
+    orders = {one.launch: place for place, one in enumerate(events) if isinstance(one, LaunchAhead)}
+    told = {one.launch: place for place, one in enumerate(events) if isinstance(one, Repeated)}
+    followed = [pair for pair in pairwise(names) if pair[0] in repeats and pair[1] in orders]
+    assert any(later in repeats for _, later in followed)
+    assert all(orders[later] < told[earlier] for earlier, later in followed)
+    early = [repeated.of(name, StageTimes)[0].ahead_ns for name in repeats if name in orders]
+    assert any(stages.get("digest") for stages in early)
+
+
+def test_a_first_step_that_counts_is_made_alone(tmp_path: Path, healthy: Healthy) -> None:
+    whole = healthy.bench.plan
+    lines = healthy.bench.journal.lines
+    assert [one.is_beside for one in healthy.bench.events if isinstance(one, Started)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    index = JournalIndex(whole)
+    for line in lines:
+        index.take(line)
+    index.settle()
+    (shown,) = (case_result(one) for one in index.cases.values())
+    assert [one.first_step_seconds is None for one in shown.launches if "/0" not in one.launch] == [
+        False,
+        True,
+        True,
+    ]
+    first = Criterion(id="first", title="", kind="perf", metric="first_step_seconds", at_most=9.0)
+    criteria = replace(load_criteria("functional")[0], criterion=(first,))
+    with pytest.raises(EvidenceError, match="the time of its first step is judged"):
+        check_first_steps(whole, criteria, lines)
+    served = tuple(replace(one, scenario="offline") for one in whole.cases)
+    with pytest.raises(EvidenceError, match="is stepped ahead, and its first step is timed"):
+        check_conduct(replace(whole, cases=served), lines, FILES, is_ended=False)
+    again = plan(hasty(tmp_path))
+    judged = made(tmp_path, again, judged_first_steps=judged_first_steps(criteria, again.cases))
+    judged.run()
+    assert ahead(judged) == [("2", "build")]
 
 
 def test_what_builds_alone_first_is_not_built_by_its_record(tmp_path: Path) -> None:
@@ -503,17 +586,28 @@ def test_a_build_needs_room_by_what_its_case_has_held(tmp_path: Path) -> None:
     one, device = hasty(tmp_path), Overlapping().probe()[0]
 
     def through(room: Room, used: float | None) -> str:
-        return room.through(one, device, {"memory_used_bytes": used})
+        return room.through(launch(2), one, device, {"memory_used_bytes": used})
 
     held, unknown = Room(), Room()
     held.held(one.id, {"memory_used_bytes": 3.0 * GIB})
     for room in (held, unknown):
         room.host[one.id] = MIB
     # Checks of the earlier launch may take as much again as it holds: 2 x 2 + 3 of 7.2 GiB.
-    assert through(held, 2.0 * GIB) == "build"
+    assert through(held, 2.0 * GIB) == "first_step"
     assert through(held, 2.2 * GIB) == "device"
     assert through(held, None) == "device"
     assert through(unknown, 1.0 * GIB) == "device"
+    # A repeat has only begun, and comes to hold what its case did; what nobody knows, and all else
+    # of other devices, is left to its own.
+    repeat = launch(-1, one.id)
+    for begun, there, expected in (
+        (repeat, one, "device"),
+        (repeat, replace(one, device="cpu:1"), "first_step"),
+        (launch(1, one.id), one, "first_step"),
+        (repeat, replace(one, id="unknown@cpu:0"), "device"),
+    ):
+        values = {"memory_used_bytes": 1.0 * GIB}
+        assert held.through(launch(2), one, device, values, [(begun, there)]) == expected
     held.host[one.id] = 2**60
     assert through(held, 1.0 * GIB) == "device"
 
@@ -531,11 +625,11 @@ def test_a_build_needs_room_within_the_memory_of_the_container(tmp_path: Path) -
 
     def through(used_bytes: int) -> str:
         (group / "memory.current").write_text(f"{used_bytes}\n")
-        return room.through(one, device, {"memory_used_bytes": 0.0})
+        return room.through(launch(2), one, device, {"memory_used_bytes": 0.0})
 
-    assert [through(4 * MIB), through(5 * MIB)] == ["build", "device"]
+    assert [through(4 * MIB), through(5 * MIB)] == ["first_step", "device"]
     (group / "memory.current").unlink()
-    assert room.through(one, device, {"memory_used_bytes": 0.0}) == "device"
+    assert room.through(launch(2), one, device, {"memory_used_bytes": 0.0}) == "device"
 
 
 READ = {"file_bytes": 2**20, "block_bytes": 4096, "blocks": 32}

@@ -179,6 +179,7 @@ class Bench:
     vendor: Vendor = field(default_factory=Vendor)
     clock: Clock = field(default_factory=Clock)
     observed: tuple[ObservedCase, ...] = ()
+    judged_first_steps: frozenset[str] = frozenset()
     journal: Journal = field(init=False)
 
     def __post_init__(self) -> None:
@@ -209,6 +210,7 @@ class Bench:
             observer=observer or Seen(),
             num_threads=1,
             observed=self.observed,
+            judged_first_steps=self.judged_first_steps,
         )
 
     @property

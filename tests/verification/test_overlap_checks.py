@@ -20,6 +20,7 @@ from appliance.records.journal import (
     RunResumed,
     RunStarted,
     StageTimes,
+    Started,
     TimedStage,
 )
 from appliance.verification.launch_checks import check_launches
@@ -200,6 +201,21 @@ def test_work_before_its_turn_is_found(stages: dict[str, float], sentence: str) 
 
 def test_a_build_is_told_only_where_it_was_ordered() -> None:
     assert "reports build from before it began" in fault(ordered(through="device")(overlapped()))
+
+
+def test_a_first_step_says_of_itself_that_it_was_ordered_ahead() -> None:
+    """Else its time would be compared though another launch was beside it, or left out at will."""
+    stepped = ordered(through="first_step")(overlapped(build=0.1))
+    sentence = "otherwise than its order whether its first step was made beside"
+    assert sentence in fault(stepped)
+    marked = [
+        replace(event, is_beside=True)
+        if isinstance(event, Started) and event.launch == SECOND
+        else event
+        for event in stepped
+    ]
+    assert fault(marked) == ""
+    assert sentence in fault(ordered(through="build")(marked))
 
 
 def test_stages_ahead_without_an_order_are_found() -> None:
