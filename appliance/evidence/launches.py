@@ -35,6 +35,7 @@ from appliance.records.journal import (
     LaunchEnded,
     LaunchStarted,
     Libraries,
+    LibrariesMapped,
     MismatchExamined,
     NotObserved,
     PhaseBegan,
@@ -155,7 +156,7 @@ class LaunchEvidence:
     digested: tuple[Digested, ...] = ()
     repeated: Sequence[Repeated] = ()
     examined: Sequence[MismatchExamined] = ()
-    libraries: tuple[Libraries, ...] = ()
+    libraries: tuple[Libraries | LibrariesMapped, ...] = ()
     float32_products: tuple[Float32Products, ...] = ()
     stage_times: tuple[StageTimes, ...] = ()
     artifacts: Mapping[str, set[str]] = field(default_factory=lambda: NOTHING)
@@ -298,6 +299,7 @@ class LaunchEvidence:
                 Checked()
                 | Digested()
                 | Libraries()
+                | LibrariesMapped()
                 | Float32Products()
                 | Repeated()
                 | MismatchExamined()
@@ -345,6 +347,7 @@ class LaunchEvidence:
         event: Checked
         | Digested
         | Libraries
+        | LibrariesMapped
         | Float32Products
         | Repeated
         | MismatchExamined
@@ -355,7 +358,7 @@ class LaunchEvidence:
                 self.checks = _with(self.checks, event)
             case Digested():
                 self.digested += (event,)
-            case Libraries():
+            case Libraries() | LibrariesMapped():
                 self.libraries += (event,)
             case Float32Products():
                 self.float32_products += (event,)

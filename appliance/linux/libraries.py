@@ -34,7 +34,7 @@ def loaded(maps: Path = MAPS) -> dict[str, str | None]:
     files: dict[str, str | None] = {}
     for path in mapped(maps.read_bytes()):
         name = path.removesuffix(DELETED).decode("utf-8", "backslashreplace")
-        known = None if path.endswith(DELETED) else identity(os.fsdecode(path))
+        known = None if path.endswith(DELETED) else identity(Path(os.fsdecode(path)))
         # Both the file and the one that it replaced may be mapped: then neither is certain.
         files[name] = known if files.get(name, known) == known else None
     return dict(sorted(files.items()))
@@ -53,32 +53,30 @@ def mapped(text: bytes) -> list[bytes]:
     return list(paths)
 
 
-def identity(path: str) -> str | None:
+def identity(path: Path) -> str | None:
     """What tells this file from every other and from itself after a change; None: no such file.
 
     Of one that was changed a moment ago it is waited for.
     """
     try:
-        status = os.stat(path)
+        status = path.stat()
         if not _is_settled(status):
             time.sleep(SETTLED_NS / 1e9)
-            status = os.stat(path)
+            status = path.stat()
     except OSError:
         return None
     return _identity(status) if stat.S_ISREG(status.st_mode) and _is_settled(status) else None
 
 
-def sha256_of(
-    path: str, wanted: str, is_wanted: Callable[[], bool] = lambda: True
-) -> str | None:
+def sha256_of(path: Path, wanted: str, is_wanted: Callable[[], bool] = lambda: True) -> str | None:
     """SHA-256 of the file with this identity; None where another is there, or it cannot be read.
 
     So is one that changed meanwhile, and what is not wanted any more.
     """
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # to open a device or a pipe may have effects
+        if not path.is_file():  # to open a device or a pipe may have effects
             return None
-        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a name that may be no text
+        with path.open("rb", buffering=0) as file:
             if _identity(os.fstat(file.fileno())) != wanted:
                 return None
             digest, piece = hashlib.sha256(), memoryview(bytearray(PIECE_BYTES))

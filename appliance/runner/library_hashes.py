@@ -66,14 +66,16 @@ class LibraryHashes:
         """Hash what a launch has mapped, unless the journal has its digest."""
         if isinstance(event, LibrariesHashed):
             self._recorded.update(event.digests)
-            for known in event.digests:
-                self._due.pop(known, None)
+            self._due = dict.fromkeys(one for one in self._due if one not in event.digests)
         elif isinstance(event, LibrariesMapped):
             for path, known in event.files.items():
-                is_new = known not in self._recorded and known not in self._due
-                if known is not None and is_new:
-                    self._due[known] = None
-                    self._add(partial(self._hash, path, known))
+                if known is not None:
+                    self._ask(path, known)
+
+    def _ask(self, path: str, known: str) -> None:
+        if known not in self._recorded and known not in self._due:
+            self._due[known] = None
+            self._add(partial(self._hash, path, known))
 
     def wait(self, interrupted: Callable[[], str]) -> None:
         """Return when all is hashed, or a person has ended the run."""
@@ -112,7 +114,7 @@ class LibraryHashes:
 
     def _hash(self, path: str, known: str) -> None:
         if known not in self._digests:
-            digest = libraries.sha256_of(path, known, lambda: not self._is_closed)
+            digest = libraries.sha256_of(Path(path), known, lambda: not self._is_closed)
             if not self._is_closed:
                 self._digests[known] = digest
 

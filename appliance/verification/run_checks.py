@@ -568,8 +568,6 @@ def _start(walk: _Walk, event: LaunchStarted) -> None:
     is_again = launch.id in walk.ended
     if is_again and not _may_be_made_again(walk, launch):
         raise walk.fault(f"launch {launch.id} is made a second time, and no result is redrawn")
-    if launch.is_timed:
-        _require_hashed(walk, f"launch {launch.id} starts, which is timed")
     if walk.halted or walk.unexcused:
         raise walk.fault("a launch starts before the interrupted ones are accounted for")
     if launch.is_timed and case.id in walk.decided:
@@ -583,6 +581,7 @@ def _start(walk: _Walk, event: LaunchStarted) -> None:
     _check_mode(walk, launch, case, event)
     _take_place(walk, launch, is_again=is_again)
     _check_turn(walk, event)
+    _require_hashed(walk, f"launch {launch.id} starts, which is timed" if launch.is_timed else "")
     walk.is_calibrated.discard(launch.id)
     walk.shares_memory.discard(launch.id)
     walk.num_blocks.pop(launch.id, None)
@@ -798,7 +797,7 @@ def _hash(walk: _Walk, event: LibrariesHashed) -> None:
 
 def _require_hashed(walk: _Walk, then: str) -> None:
     """Nothing is timed, and no run ends, before all that launches have mapped is hashed."""
-    for name in walk.unhashed.values():
+    for name in walk.unhashed.values() if then else ():
         raise walk.fault(f"{then}, and the libraries of {name} are not hashed")
 
 

@@ -61,7 +61,7 @@ def test_files_mapped_to_run_are_listed_once_and_nothing_else() -> None:
 def test_each_file_has_the_digest_of_its_bytes(tmp_path: Path) -> None:
     one, two = settled(a_file(tmp_path, "one.so", b"one")), a_file(tmp_path, "two.so", b"two")
     result = libraries.loaded(a_table(tmp_path, two, one))
-    digests = {path: libraries.sha256_of(path, str(known)) for path, known in result.items()}
+    digests = {path: libraries.sha256_of(Path(path), str(known)) for path, known in result.items()}
     assert digests == {str(one): sha256(b"one"), str(two): sha256(b"two")}
 
 
@@ -73,7 +73,7 @@ def test_what_cannot_be_read_has_no_identity(tmp_path: Path) -> None:
     table = a_table(tmp_path, pipe, gone, os.fsencode(deleted) + libraries.DELETED)
     result = libraries.loaded(table)
     assert result == {str(pipe): None, str(gone): None, str(deleted): None}
-    assert libraries.sha256_of(str(pipe), "1:2:3:4:5") is None
+    assert libraries.sha256_of(pipe, "1:2:3:4:5") is None
 
 
 @pytest.mark.parametrize("is_deleted_first", [True, False])
@@ -97,15 +97,15 @@ def test_a_name_that_is_no_text_can_be_told(tmp_path: Path) -> None:
 
 def test_a_file_that_was_changed_since_it_was_listed_has_no_digest(tmp_path: Path) -> None:
     path = settled(a_file(tmp_path, "a.so", b"first"))
-    known = libraries.identity(str(path))
+    known = libraries.identity(path)
     assert known is not None
-    assert libraries.sha256_of(str(path), known) == sha256(b"first")
+    assert libraries.sha256_of(path, known) == sha256(b"first")
     status = path.stat()
     path.write_bytes(b"other")  # of the same size, and with its old time put back
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert libraries.sha256_of(str(path), known) is None
+    assert libraries.sha256_of(path, known) is None
     path.unlink()
-    assert libraries.sha256_of(str(path), known) is None
+    assert libraries.sha256_of(path, known) is None
 
 
 def test_a_file_that_changes_as_it_is_hashed_has_no_digest(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_file_that_changes_as_it_is_hashed_has_no_digest(tmp_path: Path) -> No
         path.write_bytes(b"other")
         return True
 
-    assert libraries.sha256_of(str(path), str(libraries.identity(str(path))), change) is None
+    assert libraries.sha256_of(path, str(libraries.identity(path)), change) is None
 
 
 def test_identity_of_a_file_that_was_changed_just_now_is_waited_for(
@@ -123,15 +123,15 @@ def test_identity_of_a_file_that_was_changed_just_now_is_waited_for(
 ) -> None:
     """The next change may get the same time, as kernels count it in ticks."""
     path = a_file(tmp_path, "a.so", b"first")
-    known = libraries.identity(str(path))
+    known = libraries.identity(path)
     assert known is not None
     assert time.time_ns() - path.stat().st_ctime_ns > libraries.SETTLED_NS
     monkeypatch.setattr(libraries, "SETTLED_NS", 10**15)
     monkeypatch.setattr(time, "sleep", lambda _: None)
-    assert libraries.identity(str(path)) is None
+    assert libraries.identity(path) is None
 
 
 def test_this_process_runs_libraries_that_can_be_read() -> None:
     result = libraries.loaded()
     (libc,) = [path for path in result if Path(path).name.startswith(("libc.so", "ld-musl"))]
-    assert libraries.sha256_of(libc, str(result[libc])) == sha256(Path(libc).read_bytes())
+    assert libraries.sha256_of(Path(libc), str(result[libc])) == sha256(Path(libc).read_bytes())

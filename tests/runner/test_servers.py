@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import signal
 import time
@@ -69,7 +68,7 @@ def test_libraries_of_a_server_are_hashed_before_anything_is_timed(work: Path) -
     one = case("one")
     launcher = a_launcher(work, [one], "forked")
     torch_library = next(Path(torch.__path__[0]).glob("lib/libtorch_cpu*"))
-    known = libraries.identity(str(torch_library))
+    known = libraries.identity(torch_library)
     assert known is not None
     try:
         launcher.prepare([(one, "default")])
