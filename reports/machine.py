@@ -18,6 +18,7 @@ from markupsafe import Markup
 
 from appliance.evidence import budget
 from appliance.evidence.budget import LABELS, PARTS, USEFUL, Budget
+from appliance.evidence.determinism import files_run
 from appliance.evidence.folding import Sampled, spread_of
 from appliance.evidence.journal_index import JournalIndex
 from appliance.records.baseline import Peaks
@@ -318,7 +319,7 @@ def _libraries(index: JournalIndex) -> Iterable[Row]:
     """How many files the launches ran, and one digest over all of their paths and digests."""
     digests_by_path: dict[str, set[str | None]] = {}
     for libraries in index.libraries:
-        for path, digest in libraries.files.items():
+        for path, digest in files_run(libraries, index.digests).items():
             digests_by_path.setdefault(path, set()).add(digest)
     if not digests_by_path:
         return

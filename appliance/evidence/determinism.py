@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from appliance.evidence.baseline_key import suite_id
 from appliance.evidence.launches import CaseEvidence, LaunchEvidence
 from appliance.evidence.repeats import repeats_of
+from appliance.records.journal import Libraries, LibrariesMapped
 from appliance.records.json import Parameters, to_json
 from appliance.records.plan import Case
 from appliance.records.system import System
@@ -151,12 +152,31 @@ def unlisted(evidence: CaseEvidence) -> str:
     return ""
 
 
-def exchanged(launches: Sequence[LaunchEvidence]) -> str:
-    """A file that one launch ran and another found changed or gone under its path, or nothing."""
+def files_run(
+    listed: Libraries | LibrariesMapped, digests: Mapping[str, str | None]
+) -> Mapping[str, str | None]:
+    """What a launch ran, by path with its sha256; None: unreadable.
+
+    `digests` are those of files by identity; one that is yet to be hashed is left out.
+    """
+    if isinstance(listed, Libraries):
+        return listed.files
+    return {
+        path: None if known is None else digests[known]
+        for path, known in listed.files.items()
+        if known is None or known in digests
+    }
+
+
+def exchanged(launches: Sequence[LaunchEvidence], digests: Mapping[str, str | None]) -> str:
+    """A file that one launch ran and another found changed or gone under its path, or nothing.
+
+    `digests` are those of files by identity.
+    """
     first: dict[str, tuple[str, str | None]] = {}
     for launch in launches:
         for libraries in launch.libraries:
-            for path, digest in libraries.files.items():
+            for path, digest in files_run(libraries, digests).items():
                 name, known = first.setdefault(path, (launch.id, digest))
                 if digest != known:
                     return f"{path} is not the same file in launch {launch.id} as in {name}"

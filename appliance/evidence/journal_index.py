@@ -26,6 +26,8 @@ from appliance.records.journal import (
     LaunchEnded,
     LaunchStarted,
     Libraries,
+    LibrariesHashed,
+    LibrariesMapped,
     Line,
     NotObserved,
     Reading,
@@ -50,6 +52,7 @@ OF_RUN: frozenset[type] = frozenset(
         NotObserved,
         Environment,
         Libraries,
+        LibrariesMapped,
     }
 )
 """What is stored by run, although a line of it may name a launch."""
@@ -63,8 +66,9 @@ class JournalIndex:
     last line, resumptions with their times, launches that were cut short with the number of
     resumptions before them, ends and begins of sessions with theirs, the last interim analysis of
     each case, what the fork servers' probes said, and in the journal's order readings with their
-    times, and what launches ran in. `budget` is what its time went to. Who shows nothing needs no
-    readings of the run beside those of its launches (`are_shown`).
+    times, and what launches ran in and ran, with the `digests` of files by identity. `budget` is
+    what its time went to. Who shows nothing needs no readings of the run beside those of its
+    launches (`are_shown`).
     """
 
     def __init__(self, plan: Plan, *, are_shown: bool = True) -> None:
@@ -82,7 +86,8 @@ class JournalIndex:
         self._read: list[tuple[Line, Sampled]] = []
         self._readings: tuple[int, list[tuple[str, Sampled]]] = 0, []
         self.environments: list[Environment] = []
-        self.libraries: list[Libraries] = []
+        self.libraries: list[Libraries | LibrariesMapped] = []
+        self.digests: dict[str, str | None] = {}
         self.budget = BudgetSums()
         self._run_id = plan.run_id
         self._launches = {
@@ -186,7 +191,7 @@ class JournalIndex:
                 self.run.log(event)
             case Environment():
                 self.environments.append(event)
-            case Libraries():
+            case Libraries() | LibrariesMapped():
                 self.libraries.append(event)
 
     def _take_of_run(self, event: object, utc: str) -> None:
@@ -211,6 +216,8 @@ class JournalIndex:
                 self.interim_analyses[event.case] = event
             case ServerProbed():
                 self.probes.append(event)
+            case LibrariesHashed():
+                self.digests.update(event.digests)
             case _:  # the begin and the end
                 pass
 

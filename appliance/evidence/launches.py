@@ -35,6 +35,7 @@ from appliance.records.journal import (
     LaunchEnded,
     LaunchStarted,
     Libraries,
+    LibrariesMapped,
     MismatchExamined,
     NotObserved,
     PhaseBegan,
@@ -157,7 +158,7 @@ class LaunchEvidence:
     digested: tuple[Digested, ...] = ()
     repeated: Sequence[Repeated] = ()
     examined: Sequence[MismatchExamined] = ()
-    libraries: tuple[Libraries, ...] = ()
+    libraries: tuple[Libraries | LibrariesMapped, ...] = ()
     float32_products: tuple[Float32Products, ...] = ()
     stage_times: tuple[StageTimes, ...] = ()
     artifacts: Mapping[str, set[str]] = field(default_factory=lambda: NOTHING)
@@ -313,6 +314,7 @@ class LaunchEvidence:
                 Checked()
                 | Digested()
                 | Libraries()
+                | LibrariesMapped()
                 | Float32Products()
                 | Repeated()
                 | MismatchExamined()
@@ -362,6 +364,7 @@ class LaunchEvidence:
         event: Checked
         | Digested
         | Libraries
+        | LibrariesMapped
         | Float32Products
         | Repeated
         | MismatchExamined
@@ -372,7 +375,7 @@ class LaunchEvidence:
                 self.checks = _with(self.checks, event)
             case Digested():
                 self.digested += (event,)
-            case Libraries():
+            case Libraries() | LibrariesMapped():
                 self.libraries += (event,)
             case Float32Products():
                 self.float32_products += (event,)

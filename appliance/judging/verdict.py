@@ -466,7 +466,8 @@ class Judge:
 
     def _exchanged(self) -> Iterator[tuple[str, str]]:
         changed = exchanged(
-            [one for item in self._index.cases.values() for one in item.all_launches]
+            [one for item in self._index.cases.values() for one in item.all_launches],
+            self._index.digests,
         )
         if changed:
             yield "", changed

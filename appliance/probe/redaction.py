@@ -32,7 +32,7 @@ import psutil
 from appliance.errors import OutputError, UsageError
 from appliance.linux.sysfs import Tree, or_none
 from appliance.probe.components import NET
-from appliance.records.journal import InterimAnalysis, LaunchEnded, Libraries
+from appliance.records.journal import InterimAnalysis, LaunchEnded, Libraries, LibrariesMapped
 from appliance.records.json import sha256
 from appliance.records.system import System
 
@@ -53,6 +53,7 @@ UNREDACTED = frozenset(
         "code",
         "device",
         "digest",
+        "digests",
         "id",
         "injector",
         "interrupted",
@@ -141,8 +142,8 @@ class Redactor:
 
     def _fields(self, record: Any) -> dict[str, Any]:
         unredacted = UNREDACTED | ({"reason"} if isinstance(record, UNREDACTED_REASONS) else set())
-        if isinstance(record, Libraries):  # paths
-            return {"files": {self.text(path): digest for path, digest in record.files.items()}}
+        if isinstance(record, Libraries | LibrariesMapped):  # paths
+            return {"files": {self.text(path): known for path, known in record.files.items()}}
         names = (item.name for item in dataclasses.fields(record) if item.name not in unredacted)
         return {name: self._redacted(getattr(record, name)) for name in names}
 

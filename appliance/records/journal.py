@@ -467,12 +467,39 @@ class MismatchExamined(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Libraries(Record):
-    """Files that the process has mapped to run, by path with their sha256; None: unreadable."""
+    """Files that the process has mapped to run, by path with their sha256; None: unreadable.
+
+    Launches up to version 0.12 hashed them themselves.
+    """
 
     kind: Literal["libraries"] = "libraries"
     launch: str
     rank: int
     files: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibrariesMapped(Record):
+    """Files that the process has mapped to run, by path with their identity; None: it is gone.
+
+    The identity is the file's device, inode, size, and times of its last changes in nanoseconds.
+    """
+
+    kind: Literal["libraries_mapped"] = "libraries_mapped"
+    launch: str
+    rank: int
+    files: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibrariesHashed(Record):
+    """The sha256 of files that launches have mapped, by identity, each once in a run.
+
+    None: when it was to be hashed, no file of that identity was there, or it could not be read.
+    """
+
+    kind: Literal["libraries_hashed"] = "libraries_hashed"
+    digests: Mapping[str, str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -726,6 +753,7 @@ WorkerEvent = (
     | Repeated
     | MismatchExamined
     | Libraries
+    | LibrariesMapped
     | Started
     | Calibrated
     | Witnessed
@@ -751,6 +779,7 @@ Event = Annotated[
     | AheadEnded
     | LaunchStarted
     | WorkerEvent
+    | LibrariesHashed
     | Reading
     | ReadingsFolded
     | LaunchEnded

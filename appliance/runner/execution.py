@@ -157,6 +157,7 @@ def run(
         counters = _counter_log(plan, vendors, devices, journal)
         stack.callback(counters.close)
         counters.begin(journal.lines)
+        launcher.hashes.begin(journal.lines)
         users = UsersLog(vendors=vendors, devices=counters.devices, record=journal.append)
         users.begin()
         _Run(
@@ -346,8 +347,10 @@ class _Run:
                 place = self.rounds[group[0]]
                 if not later or self.rounds[later[0][0]] != place:
                     self._round_ends(place)
+            self._finish_hashing()
         except RunInterrupted:
             self._end_ahead(supervisor, "interrupted")
+            self._record_hashed()
             raise
         finally:
             supervisor.close()
@@ -382,6 +385,7 @@ class _Run:
             is_untimed = not any(launch.is_timed for launch in group)
             if not is_untimed:
                 self.launcher.end_waiting()  # of launches that were not wanted after all
+                self._finish_hashing()  # nothing is hashed beside what is timed
             meeting = self.ahead.meeting if self.ahead else self._meeting()
             started = self._begin(to_make, meeting, supervisor)
             if is_untimed:
@@ -398,6 +402,17 @@ class _Run:
         for case in {launch.case: self.cases[launch.case] for launch in group}.values():
             if self._file(case).exists() and not self._is_open(case):
                 self._drop_file(case)
+
+    def _finish_hashing(self) -> None:
+        """Record the digests of all files that launches have mapped."""
+        self.launcher.hashes.wait(self.interrupted)
+        self._record_hashed()
+        self._stop_if_interrupted()
+
+    def _record_hashed(self) -> None:
+        hashed = self.launcher.hashes.finished()
+        if hashed is not None:
+            self._record(hashed)
 
     # -------------------------------------------------------------- processes started ahead
 
@@ -830,6 +845,7 @@ class _Run:
     def _append(self, event: Event, *, sync: bool = False) -> None:
         self.last_ns = self.journal.append(event, sync=sync).monotonic_ns
         self.history.take(event)
+        self.launcher.hashes.take(event)
         self.users.take(event)
 
     def _read(self, item: RunningLaunch) -> None:

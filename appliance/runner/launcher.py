@@ -18,11 +18,9 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Thread
 
 from appliance.ipc import probe_fork, processes
 from appliance.ipc.messages import ServeRequest
-from appliance.linux import libraries
 from appliance.planning import workload_manifest
 from appliance.records.journal import ServerProbed
 from appliance.records.plan import Case, Launch, Plan
@@ -32,6 +30,7 @@ from appliance.records.system import Device
 from appliance.runner.children import Child, ForkServer, FreshChild, ServerLost, ServerProcess
 from appliance.runner.environment import child_environment
 from appliance.runner.head_start import HeadStart
+from appliance.runner.library_hashes import LibraryHashes
 from appliance.runner.servers import ForkServers, ServerKey
 from appliance.vendors.base import Vendor
 
@@ -41,7 +40,7 @@ class Launcher:
     """Starts launches in the way that the plan says and the device allows.
 
     `work` is an absolute folder; `interrupted` names the signal that a person sent, or is empty.
-    `ahead` may have the process of the first server.
+    `ahead` may have the process of the first server; `hashes` begins with what servers have mapped.
     """
 
     plan: Plan
@@ -55,7 +54,7 @@ class Launcher:
     servers: ForkServers = field(init=False)
     frameworks: Mapping[str, Framework] = field(init=False)
     waiting: dict[str, FreshChild] = field(default_factory=dict, init=False)
-    hashing: dict[int, Thread] = field(default_factory=dict, init=False)
+    hashes: LibraryHashes = field(default_factory=LibraryHashes, init=False)
 
     def __post_init__(self) -> None:
         self.servers = ForkServers(self._start_server, self._workloads, self.interrupted)
@@ -104,26 +103,16 @@ class Launcher:
             if key is not None:
                 workloads.setdefault(key, set()).add(case.workload)
         probes = self.servers.prepare(workloads, is_first=is_first, is_timed=is_timed)
-        if is_timed:
-            self._end_hashing()
-        else:
+        if not is_timed:
             self._hash_ahead(workloads)
         return probes
 
     def _hash_ahead(self, keys: Iterable[ServerKey]) -> None:
-        """Digest the libraries of servers beside their first launch, which waits for no more."""
-        cache = self.work / "artifacts" / libraries.CACHE_NAME
+        """Hash the libraries of servers beside their first launches."""
         for key in keys:
             server = self.servers.get(key)
-            if isinstance(server, ForkServer) and server.pid not in self.hashing:
-                thread = Thread(target=libraries.hashed_ahead, args=(cache, server.pid))
-                self.hashing[server.pid] = thread
-                thread.start()
-
-    def _end_hashing(self) -> None:
-        """Wait until nothing is hashed beside what is timed."""
-        for thread in self.hashing.values():
-            thread.join()
+            if isinstance(server, ForkServer):
+                self.hashes.ahead(server.pid)
 
     def begin_servers(self, coming: Iterable[tuple[Case, LibraryMode]], most: int) -> None:
         """Have servers of later launches import beside untimed ones, so many of them at a time."""
@@ -192,7 +181,7 @@ class Launcher:
             self.servers.drop(key, reason)
 
     def close(self) -> None:
-        self._end_hashing()
+        self.hashes.close()
         self.end_waiting()
         self.servers.close()
 

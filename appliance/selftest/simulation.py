@@ -36,7 +36,8 @@ from appliance.records.journal import (
     InterimAnalysis,
     LaunchEnded,
     LaunchStarted,
-    Libraries,
+    LibrariesHashed,
+    LibrariesMapped,
     Line,
     Outcome,
     Phase,
@@ -56,6 +57,8 @@ from appliance.storage.journal import Clock
 
 STOPPED = "the appliance was stopped"
 EMPTY_NS = 12_000
+VIRTUAL_FILE = "1:2:7:3:3"
+"""The one file that virtual launches have mapped."""
 """What timing a step costs, as on an H100."""
 Alter = Callable[[Launch, Event], Event | None]
 """What becomes of an event of a launch before it is written down; None leaves it out."""
@@ -190,6 +193,7 @@ class _Run:
     judge: Judge
     lines: list[Line] = field(default_factory=list)
     num_killed: int = 0
+    has_hashed: bool = False
     drawn: dict[str, Array] = field(default_factory=dict)
 
     @cached_property
@@ -259,6 +263,9 @@ class _Run:
         self.clock.advance_to(moment)
         if altered is not None:
             self._record(altered)
+        if isinstance(event, LibrariesMapped) and not self.has_hashed:
+            self._record(LibrariesHashed(digests={VIRTUAL_FILE: sha256(b"virtual")}))
+            self.has_hashed = True
         if isinstance(event, LaunchStarted):
             open_launches[launch.id] = launch
         elif isinstance(event, LaunchEnded):
@@ -361,7 +368,8 @@ class _Run:
         moment = begin
         for moment, event in self._first(launch, begin):
             yield moment, event
-        yield moment, Libraries(launch=launch.id, rank=0, files={"/virtual.so": sha256(b"virtual")})
+        files = {"/virtual.so": VIRTUAL_FILE}
+        yield moment, LibrariesMapped(launch=launch.id, rank=0, files=files)
         moment += round(BUILD_SECONDS * 1e9)
         yield moment, self._products(launch, "after")
         yield moment, _ended(launch, "completed", wall_ns=moment - begin)

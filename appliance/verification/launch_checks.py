@@ -42,6 +42,7 @@ from appliance.records.journal import (
     LaunchEnded,
     LaunchStarted,
     Libraries,
+    LibrariesMapped,
     Line,
     MismatchExamined,
     PhaseBegan,
@@ -65,6 +66,7 @@ NAMES: Mapping[type, str] = {
     Calibrated: "comparison of clocks",
     Warmed: "warm-up",
     Libraries: "libraries",
+    LibrariesMapped: "libraries",
     InputsDrawn: "drawn inputs",
     Repeated: "bits in the deterministic phase",
     MismatchExamined: "repeats after a mismatch",
@@ -200,8 +202,13 @@ def _expected(records: _RankRecords) -> list[type]:
     """What each rank of a completed launch reports."""
     if records.launch.is_repeat:
         return [Repeated]
-    untimed = [] if records.launch.is_timed else [Libraries]
+    untimed = [] if records.launch.is_timed else [_libraries(records)]
     return [Started, Calibrated, *([Warmed] if records.is_by_blocks else []), *untimed]
+
+
+def _libraries(records: _RankRecords) -> type:
+    """How it lists what it runs: with digests, as up to version 0.12, or to be hashed beside it."""
+    return Libraries if records.of(Libraries) else LibrariesMapped
 
 
 def _phase(records: _RankRecords) -> str:

@@ -57,6 +57,8 @@ from appliance.records.journal import (
     LaunchAhead,
     LaunchEnded,
     LaunchStarted,
+    LibrariesHashed,
+    LibrariesMapped,
     Line,
     NotObserved,
     Outcome,
@@ -89,6 +91,9 @@ UNSTARTED_REASONS = frozenset(
 )
 """Those that start no process."""
 SERVER_LOST = "server_lost"
+FILE_FORM = re.compile(r"[0-9]{1,20}(:-?[0-9]{1,20}){4}")
+"""Device, inode, size and times of a file, as launches name what they have mapped."""
+DIGEST_FORM = re.compile(r"[0-9a-f]{64}")
 VERSION_FORM = re.compile(r"[0-9]+(\.[0-9]+){0,3}([.+-]?[a-z][a-z0-9.]{0,20})?")
 MOST_RANKS = 2**16
 RELATIVE = 1e-9  # bounds computed on another machine may differ by this much
@@ -297,7 +302,8 @@ class _Walk:
     group after the `last_place` is not begun in this session, as its time was over when that one
     had ended. `left_time` says which launches that are not assured there was time for. Launches
     beside which the next one builds are those that `shares_memory` names; a case is `cramped` once
-    one of its launches lacked memory so, which excuses it once.
+    one of its launches lacked memory so, which excuses it once. `unhashed` are files that launches
+    have mapped and whose digest is still due, each with the first of them, `hashed` the others.
     """
 
     plan: Plan
@@ -335,6 +341,8 @@ class _Walk:
     unreached: set[str] = field(default_factory=set)
     interim_analyses: dict[str, list[int]] = field(default_factory=dict)
     injected: list[str] = field(default_factory=list)
+    unhashed: dict[str, str] = field(default_factory=dict)
+    hashed: set[str] = field(default_factory=set)
     log_boot: str = ""
     log_sequence: int = -1
 
@@ -466,6 +474,7 @@ def _end_session(walk: _Walk, event: SessionEnded) -> None:
         name = next(iter([*sorted(walk.open), *sorted(walk.unexcused), *left]))
         raise walk.fault(f"session {event.session} ends, and launch {name} is not accounted for")
     _require_none_ahead(walk)
+    _require_hashed(walk, f"session {event.session} ends")
     walk.is_paused = True
 
 
@@ -577,6 +586,7 @@ def _start(walk: _Walk, event: LaunchStarted) -> None:
     _check_mode(walk, launch, case, event)
     _take_place(walk, launch, is_again=is_again)
     _check_turn(walk, event)
+    _require_hashed(walk, f"launch {launch.id} starts, which is timed" if launch.is_timed else "")
     walk.is_calibrated.discard(launch.id)
     walk.shares_memory.discard(launch.id)
     walk.num_blocks.pop(launch.id, None)
@@ -811,6 +821,32 @@ def _step_once(walk: _Walk, event: Started) -> None:
     walk.stepped.add(walk.launches[event.launch].case)
 
 
+def _map(walk: _Walk, event: LibrariesMapped) -> None:
+    """What a launch runs is named as files are."""
+    _record(walk, event.launch)
+    for known in event.files.values():
+        if known is not None and not FILE_FORM.fullmatch(known):
+            raise walk.fault(f"launch {event.launch} has mapped a file that no disk has")
+        if known is not None and known not in walk.hashed:
+            walk.unhashed.setdefault(known, event.launch)
+
+
+def _hash(walk: _Walk, event: LibrariesHashed) -> None:
+    """Each file is hashed once, after a launch has mapped it."""
+    for known, digest in event.digests.items():
+        if walk.unhashed.pop(known, None) is None:
+            raise walk.fault("a file is hashed a second time, or one that no launch has mapped")
+        if digest is not None and not DIGEST_FORM.fullmatch(digest):
+            raise walk.fault("the digest of a library is no sha256")
+        walk.hashed.add(known)
+
+
+def _require_hashed(walk: _Walk, then: str) -> None:
+    """Nothing is timed, and no run ends, before all that launches have mapped is hashed."""
+    for name in walk.unhashed.values() if then else ():
+        raise walk.fault(f"{then}, and the libraries of {name} are not hashed")
+
+
 def _check_software(walk: _Walk, launch: Launch, event: LaunchEnded) -> None:
     """A crash is the software's, or is not, by its exception and how far the case had come."""
     is_lack = is_lack_of_software(event, has_stepped=launch.case in walk.stepped)
@@ -881,6 +917,7 @@ def _finish(walk: _Walk, event: RunEnded) -> None:
         name = next(iter([*sorted(walk.open), *sorted(walk.unexcused), *left]))
         raise walk.fault(f"the run ends, and launch {name} is not accounted for")
     _require_none_ahead(walk)
+    _require_hashed(walk, "the run ends")
     if event.launches != len(walk.plan.launches):
         raise walk.fault("the run ends with another number of launches than planned")
     walk.is_ended = True
@@ -913,6 +950,8 @@ RULES: Mapping[type, Callable[[_Walk, Any], None]] = {
     Warmed: _time,
     Witnessed: _time,
     Started: _step_once,
+    LibrariesMapped: _map,
+    LibrariesHashed: _hash,
     LaunchEnded: _end,
     InterimAnalysis: _interim_analysis,
     SessionEnded: _end_session,

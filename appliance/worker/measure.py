@@ -56,7 +56,7 @@ from appliance.records.journal import (
     Digested,
     DrawnInput,
     InputsDrawn,
-    Libraries,
+    LibrariesMapped,
     Phase,
     PhaseBegan,
     Stage,
@@ -87,8 +87,8 @@ class Machine:
     `agree` gives all ranks of the launch the largest of their numbers. `make_work` gives a short
     piece of work that keeps the device busy and changes nothing;
     `make_witness` gives a witness of the device's other users, None where it can have none;
-    `libraries` the files that this process runs, with their digests; `give_back` hands memory that
-    is no longer used back to the device, and `is_lack_of_memory` tells of an exception whether it
+    `libraries` the files that this process runs, by identity; `give_back` hands memory that is no
+    longer used back to the device, and `is_lack_of_memory` tells of an exception whether it
     came of that; `more_checks` is what is to be checked of the device beside each output,
     `input_checks` of the inputs that a build drew. `kept` copies an output, and gives None where
     there is no room for the copy.
@@ -204,7 +204,7 @@ class LaunchCourse:
             self.channel.over()
         self._judge_first(start)
         with self._in("digest"):
-            self._send(Libraries, files=self.machine.libraries())
+            self._send(LibrariesMapped, files=self.machine.libraries())
         is_exact = self.workload.is_repeatable
         first: outputs.Frozen = {}
         if not is_exact:

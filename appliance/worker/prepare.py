@@ -264,7 +264,6 @@ def _beside(spec: LaunchSpec) -> Beside | None:
 def _machine(spec: LaunchSpec, target: Target, stopwatch: torch_device.DeviceStopwatch) -> Machine:
     """The device's clocks and generators; the ranks join here, where there are several."""
     joined = ranks.join(target) if spec.ranks > 1 else None
-    digests = Path(spec.artifacts_folder).with_name(libraries.CACHE_NAME)
     return Machine(
         stopwatch=stopwatch,
         make_work=partial(torch_device.busy_work, target.device),
@@ -273,7 +272,7 @@ def _machine(spec: LaunchSpec, target: Target, stopwatch: torch_device.DeviceSto
         values=torch_device.device_values,
         pieces=torch_device.in_pieces(staging.staged),
         agree=int if joined is None else partial(joined.largest, device=target.device),
-        libraries=partial(libraries.loaded, digests),
+        libraries=libraries.loaded,
         give_back=partial(torch_device.give_back, target.device),
         is_lack_of_memory=torch_device.is_lack_of_memory,
         make_witness=partial(torch_device.device_witness, target.device, stopwatch),

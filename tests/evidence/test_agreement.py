@@ -29,7 +29,15 @@ from appliance.evidence.journal_index import index_of
 from appliance.evidence.repeats import digest_of
 from appliance.judging.verdict import Judge
 from appliance.records.criteria import Criteria
-from appliance.records.journal import Check, Checked, Event, Libraries, Repeated
+from appliance.records.journal import (
+    Check,
+    Checked,
+    Event,
+    Libraries,
+    LibrariesHashed,
+    LibrariesMapped,
+    Repeated,
+)
 from appliance.records.plan import Case, Plan
 from appliance.records.qualified import Qualified
 from appliance.records.system import System
@@ -260,6 +268,30 @@ def test_a_run_that_does_not_tell_what_it_ran_is_not_accepted() -> None:
         verdict = verdict_of(PLAN, events)
         assert verdict.verdict == "INCONCLUSIVE"
         assert output(verdict, "integrity") == ("inconclusive", "evidence_missing")
+
+
+def hashed_beside(events: Sequence[Event], digests: Mapping[str, str | None]) -> list[Event]:
+    """The same run whose files were hashed beside its launches: one of them once it had changed."""
+    made: list[Event] = []
+    for event in events:
+        if isinstance(event, Libraries):
+            known = "1:2:3:4:6" if event.launch == OTHER else "1:2:3:4:5"
+            files = dict.fromkeys(event.files, known)
+            event = LibrariesMapped(launch=event.launch, rank=0, files=files)  # noqa: PLW2901
+        made.append(event)
+    return [*made[:-1], LibrariesHashed(digests=digests), made[-1]]
+
+
+@pytest.mark.parametrize("other", ["d" * 64, "e" * 64, None])
+def test_another_file_that_was_hashed_beside_launches_is_not_accepted(other: str | None) -> None:
+    """A file that was touched alone is another by its identity, and the same by its bytes."""
+    digests = {"1:2:3:4:5": "d" * 64, "1:2:3:4:6": other}
+    events = hashed_beside(healthy_events(TWO), digests)
+    verdict = verdict_of(TWO, events)
+    is_same = other == "d" * 64
+    rulings = [one for one in verdict.rulings if one.criterion == "integrity" and not one.case]
+    assert [OTHER in one.explanation for one in rulings] == [True] * (not is_same)
+    assert libraries_row(events).is_known == is_same
 
 
 @pytest.mark.parametrize("other", ["e" * 64, None], ids=["another file", "gone since"])

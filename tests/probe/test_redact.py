@@ -26,6 +26,7 @@ from appliance.records.journal import (
     KernelLogged,
     LaunchEnded,
     Libraries,
+    LibrariesHashed,
 )
 from appliance.records.json import from_json
 from appliance.records.plan import Plan
@@ -142,6 +143,8 @@ def test_paths_and_the_kernels_words_are_searched(redactor: Redactor) -> None:
         Libraries(launch="a", rank=0, files={"/home/node-017/lib.so": None})
     ).files
     assert files == {f"/home/{digest('host', 'node-017')}/lib.so": None}
+    hashed = LibrariesHashed(digests={"1:17:3:4:5": "017" + "d" * 61})
+    assert redactor.record(hashed) == hashed
     logged = KernelLogged(
         launch="",
         device="cpu:0",

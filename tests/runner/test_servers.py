@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import signal
 import time
@@ -25,7 +24,12 @@ from appliance.ipc.channel import Listener
 from appliance.ipc.messages import ServeRequest
 from appliance.linux import libraries
 from appliance.planning import workload_manifest
-from appliance.records.journal import LaunchStarted, ServerProbed
+from appliance.records.journal import (
+    LaunchStarted,
+    LibrariesHashed,
+    LibrariesMapped,
+    ServerProbed,
+)
 from appliance.records.plan import Launch
 from appliance.records.suite import Framework, LaunchMode, LibraryMode
 from appliance.runner import head_start
@@ -63,14 +67,21 @@ def work(tmp_path: Path) -> Path:
 def test_libraries_of_a_server_are_hashed_before_anything_is_timed(work: Path) -> None:
     one = case("one")
     launcher = a_launcher(work, [one], "forked")
-    cache = work / "artifacts" / libraries.CACHE_NAME
+    torch_library = next(Path(torch.__path__[0]).glob("lib/libtorch_cpu*"))
+    known = libraries.identity(torch_library)
+    assert known is not None
     try:
         launcher.prepare([(one, "default")])
-        launcher.prepare([(one, "default")], is_timed=True)
-        torch_library = next(Path(torch.__path__[0]).glob("lib/libtorch_cpu*"))
+        launcher.hashes.wait(lambda: "")
+        # What no launch has mapped is no event; what one did is known at once.
+        assert launcher.hashes.finished() is None
+        files = {str(torch_library): known}
+        launcher.hashes.take(LibrariesMapped(launch="one/0", rank=0, files=files))
+        hashed = launcher.hashes.finished()
         digest = hashlib.sha256(torch_library.read_bytes()).hexdigest()
-        assert digest in json.loads(cache.read_text()).values()
-        assert not any(thread.is_alive() for thread in launcher.hashing.values())
+        assert hashed == LibrariesHashed(digests={known: digest})
+        launcher.hashes.take(hashed)
+        assert launcher.hashes.finished() is None
     finally:
         launcher.close()
 

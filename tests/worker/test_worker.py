@@ -295,7 +295,7 @@ class RecordedLaunch:
                 seed=torch_device.seed_generators,
                 bits=torch_device.device_bits,
                 values=torch_device.device_values,
-                libraries=lambda: {"/lib/libm.so.6": "d" * 64},
+                libraries=lambda: {"/lib/libm.so.6": "1:2:3:4:5"},
             ),
             channel=Channel(send=self.records.append, wait=lambda: self.records.append("go")),
         ).run()
@@ -321,7 +321,7 @@ def test_clocks_are_compared_after_the_first_step_and_before_the_warm_up(tmp_pat
 def test_untimed_launch_compares_its_clocks_too(tmp_path: Path) -> None:
     reported = RecordedLaunch(tmp_path, is_timed=False)
     begin = ["started", "calibrated", "digested", "checked", "checked"]
-    assert reported.kinds == [*begin, "libraries"]
+    assert reported.kinds == [*begin, "libraries_mapped"]
 
 
 def test_fixed_number_of_steps_is_one_block_with_the_first(tmp_path: Path) -> None:
@@ -399,9 +399,9 @@ def test_no_digest_is_told_where_bits_need_not_repeat(
 
 
 def test_the_untimed_launch_alone_tells_its_libraries(tmp_path: Path) -> None:
-    (reported,) = RecordedLaunch(tmp_path, is_timed=False).of("libraries")
-    assert reported.files == {"/lib/libm.so.6": "d" * 64}
-    assert not RecordedLaunch(tmp_path).of("libraries")
+    (reported,) = RecordedLaunch(tmp_path, is_timed=False).of("libraries_mapped")
+    assert reported.files == {"/lib/libm.so.6": "1:2:3:4:5"}
+    assert not RecordedLaunch(tmp_path).of("libraries_mapped")
 
 
 def test_step_before_a_block_counts_in_every_clock() -> None:
