@@ -37,11 +37,14 @@ PIECE = 2**19
 """Values that are worth being made at once, and of which the shortest span of a thread is."""
 WORTH_A_THREAD = 2**20
 """Values below which a second thread costs more than it saves."""
-AT_ONCE = 2**17
+AT_ONCE = 2**18
 """Random numbers that become values together: with their places they fill a third of a megabyte.
 
 That leaves a cache of a core to the table. Where threads wait for the interpreter between two calls
 it shows less the longer each call is, so no fewer.
+"""
+COMPUTED = 2**16
+"""Values that are computed together, in a dozen operations that each read what the last one wrote.
 """
 NUM_IN_WORD = 4
 """Random numbers of 16 bits in a word."""
@@ -186,10 +189,13 @@ def _looked_up(drawn: Drawn, begin: int, out: Bits, spans: Iterator[slice]) -> N
 
 def _computed(drawn: Drawn, begin: int, out: Bits, spans: Iterator[slice]) -> None:
     """Compute the values of the spans; element `begin` is the first of `out`."""
+    next_words = philox.stream(drawn.key)
     for span in spans:
-        for first in range(span.start, span.stop, AT_ONCE):
-            piece = out[first : min(first + AT_ONCE, span.stop)]
-            piece[:] = part(drawn, begin + first, len(piece))
+        for first in range(span.start, span.stop, COMPUTED):
+            piece = out[first : min(first + COMPUTED, span.stop)]
+            words = next_words((begin + first) // drawn.in_word, -(-len(piece) // drawn.in_word))
+            made = maps.values(drawn.values, drawn.dtype, _units(words, drawn.width))
+            piece[:] = made[: len(piece)]
 
 
 def _units(words: philox.Words, width: int) -> NDArray[np.unsignedinteger]:
