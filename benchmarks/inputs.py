@@ -28,11 +28,14 @@ if TYPE_CHECKING:
     from appliance.generator.drawing import Drawn
 
 SIDE, NUM_INPUTS, NUM_PAIRS, NUM_THREADS = 8192, 3, 5, 2
+PAUSE_SECONDS = 0.05
+"""Before each: torch's threads are awake for some ms after what they did, and use a processor."""
 BANDWIDTH = 3e12  # bytes a second, of an accelerator like the H100 (3.35e12 by its vendor)
 
 
 def seconds(work: Callable[[], object]) -> tuple[float, float]:
     """Wall and processor time of drawing a side of all input sets."""
+    time.sleep(PAUSE_SECONDS)
     begin, busy = time.perf_counter(), time.process_time()
     work()
     return time.perf_counter() - begin, time.process_time() - busy

@@ -19,7 +19,7 @@ more that know nothing of the weights escape with probability 2**-47 (of 16 bits
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -34,15 +34,20 @@ from appliance.generator.maps import Map
 from appliance.generator.philox import Key
 
 PIECE = 2**19
-"""Values that are made at once: of normal numbers the random bits fill a quarter of a megabyte."""
+"""Values that are worth being made at once, and of which the shortest span of a thread is."""
 WORTH_A_THREAD = 2**20
 """Values below which a second thread costs more than it saves."""
-SPANS = 2
-"""Of a tensor for each thread, each with a generator and a cache's worth of memory of its own.
+AT_ONCE = 2**18
+"""Random numbers that become values together: with their places they fill a third of a megabyte.
 
-Threads that take single pieces wait for the interpreter and for fresh memory in each: two of them
-then took 0.9 times the time of one, and take 0.6 with spans (an EPYC with two cores).
+That leaves a cache of a core to the table. Where threads wait for the interpreter between two calls
+it shows less the longer each call is, so no fewer.
 """
+COMPUTED = 2**16
+"""Values that are computed together, in a dozen operations that each read what the last one wrote.
+"""
+NUM_IN_WORD = 4
+"""Random numbers of 16 bits in a word."""
 RUNS, RUN = 16, 4096
 """How many runs of how many elements are sampled of a large tensor."""
 STEP, MIX = 0x9E3779B97F4A7C15 - 2**64, 0x2545F4914F6CDD1D
@@ -121,24 +126,40 @@ def fill(drawn: Drawn, out: Bits, threads: int = 1) -> None:
 
 def _write(drawn: Drawn, begin: int, out: Bits, threads: int) -> None:
     """Write the bits of the elements from `begin` on."""
+    num_grouped = len(out) - len(out) % drawn.values.group
     if begin % (drawn.in_word * philox.BLOCK):  # which no stream of words begins with
-        out[:] = part(drawn, begin, len(out))
-        return
+        num_grouped = 0
+    if num_grouped < len(out):
+        out[num_grouped:] = part(drawn, begin + num_grouped, len(out) - num_grouped)
     write = _looked_up if drawn.width == 16 else _computed  # noqa: PLR2004 - bits
     if drawn.width == 16:  # noqa: PLR2004 - made before several threads ask for it
         maps.table(drawn.values, drawn.dtype)
-    num_spans = SPANS * threads if threads > 1 and len(out) >= WORTH_A_THREAD else 1
-    span = PIECE * -(-len(out) // (PIECE * num_spans))
-
-    def make(first: int) -> None:
-        write(drawn, begin + first, out[first : first + span])
-
-    if num_spans == 1:
-        make(0)
+    grouped = out[:num_grouped]
+    if num_grouped < WORTH_A_THREAD:
+        threads = 1
+    spans = iter(_spans(num_grouped, threads))  # of which each thread takes the next
+    if threads == 1:
+        write(drawn, begin, grouped, spans)
         return
-    with ThreadPoolExecutor(threads) as pool:
-        for _ in pool.map(make, range(0, len(out), span)):
-            pass  # so that an error is raised here
+    with ThreadPoolExecutor(threads - 1) as pool:
+        others = [pool.submit(write, drawn, begin, grouped, spans) for _ in range(threads - 1)]
+        write(drawn, begin, grouped, spans)
+        for other in others:
+            other.result()
+
+
+def _spans(count: int, threads: int) -> list[slice]:
+    """Spans of elements that threads take in turn, each shorter than the one before.
+
+    So a thread that was held up takes fewer, and all end within a shortest one of each other, while
+    most of the tensor is made in long ones, each of which begins a generator.
+    """
+    spans, first = [], 0
+    while first < count:
+        share = -(-(count - first) // (PIECE * 2 * threads)) if threads > 1 else count
+        spans.append(slice(first, min(first + PIECE * share, count)))
+        first = spans[-1].stop
+    return spans
 
 
 def whole(drawn: Drawn, threads: int = 1) -> Bits:
@@ -148,28 +169,33 @@ def whole(drawn: Drawn, threads: int = 1) -> Bits:
     return out.reshape(drawn.shape)
 
 
-def _looked_up(drawn: Drawn, first: int, out: Bits) -> None:
-    """Read whole groups from the table into place; the elements begin with one of a word."""
+def _looked_up(drawn: Drawn, begin: int, out: Bits, spans: Iterator[slice]) -> None:
+    """Read whole groups from the table into the spans; element `begin` is the first of `out`."""
     table = maps.table(drawn.values, drawn.dtype)
     size = table.shape[1]
     groups = table.view(f"V{size * table.itemsize}").reshape(-1)
-    inside = out[: len(out) // size * size].view(groups.dtype)
-    places = np.empty(PIECE // size, np.intp)  # as `take` wants them, in memory that stays
-    next_words = philox.stream(drawn.key, first // drawn.in_word)
-    for begin in range(0, len(inside), len(places)):
-        piece = inside[begin : begin + len(places)]
-        chosen = places[: len(piece)]
-        random = _units(next_words(-(-len(piece) * size // drawn.in_word)), 16)
-        np.copyto(chosen, random[: len(piece)])
-        groups.take(chosen, out=piece, mode="wrap")
-    if rest := len(out) % size:
-        out[-rest:] = part(drawn, first + len(out) - rest, rest)
+    places = np.empty(AT_ONCE, np.intp)  # as `take` wants them, in memory that stays
+    next_words = philox.stream(drawn.key)
+    for span in spans:
+        inside = out[span].view(groups.dtype)
+        word = (begin + span.start) // drawn.in_word
+        for first in range(0, len(inside), AT_ONCE):
+            piece = inside[first : first + AT_ONCE]
+            chosen = places[: len(piece)]
+            words = next_words(word + first // NUM_IN_WORD, -(-len(piece) // NUM_IN_WORD))
+            np.copyto(chosen, _units(words, 16)[: len(piece)])
+            groups.take(chosen, out=piece, mode="wrap")
 
 
-def _computed(drawn: Drawn, first: int, out: Bits) -> None:
-    for begin in range(0, len(out), PIECE):
-        piece = out[begin : begin + PIECE]
-        piece[:] = part(drawn, first + begin, len(piece))
+def _computed(drawn: Drawn, begin: int, out: Bits, spans: Iterator[slice]) -> None:
+    """Compute the values of the spans; element `begin` is the first of `out`."""
+    next_words = philox.stream(drawn.key)
+    for span in spans:
+        for first in range(span.start, span.stop, COMPUTED):
+            piece = out[first : min(first + COMPUTED, span.stop)]
+            words = next_words((begin + first) // drawn.in_word, -(-len(piece) // drawn.in_word))
+            made = maps.values(drawn.values, drawn.dtype, _units(words, drawn.width))
+            piece[:] = made[: len(piece)]
 
 
 def _units(words: philox.Words, width: int) -> NDArray[np.unsignedinteger]:

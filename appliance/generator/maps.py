@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from appliance.errors import ApplianceError
-from appliance.generator.formats import Bits, Floats, bits_of, num_bytes
+from appliance.generator.formats import WIDE, Bits, Floats, bits_of, num_bytes
 
 Kind = Literal["normal", "uniform", "integers", "words"]
 Integers = NDArray[np.int64]
@@ -174,10 +174,15 @@ def values(drawn: Map, dtype: str, random: NDArray[np.unsignedinteger]) -> Bits:
 
 def _scaled(drawn: Map, dtype: str, random: NDArray[np.uint32]) -> Bits:
     if drawn.kind == "uniform":
-        signed = (random.view(np.int32) >> (32 - UNIFORM_BITS)).astype(np.float64)
-        return bits_of(signed * 2.0**-UNIFORM_BITS, dtype)
-    scaled = (random.astype(np.int64) * drawn.span) >> 32
-    return bits_of(scaled + drawn.low, dtype)
+        signed = random.view(np.int32) >> (32 - UNIFORM_BITS)
+        exact = signed.astype(WIDE.get(dtype, np.float64))  # which has all bits of them
+        exact *= 2.0**-UNIFORM_BITS
+        return bits_of(exact, dtype)
+    scaled = random.astype(np.int64)
+    scaled *= drawn.span
+    scaled >>= 32
+    scaled += drawn.low
+    return bits_of(scaled, dtype)
 
 
 @lru_cache(maxsize=64)
