@@ -327,8 +327,9 @@ def server_sentence(event: ServerProbed) -> str:
     last = event.last_words.splitlines()[-1:]
     words = f"; its last words: {last[0]}" if last else ""
     ranks = "" if event.ranks == 1 else f" of {event.ranks} ranks"
+    names = f" of {', '.join(event.without)}" if event.without else ""
     return (
-        f"{event.device}: launches{ranks} by {event.framework}{mode} are fresh processes, which "
+        f"{event.device}: launches{names}{ranks} by {event.framework}{mode} are fresh processes, which "
         f"import anew each time: {event.reason}{words}"
     )
 

@@ -22,11 +22,14 @@ class ImportWatch:
 
     def __init__(self) -> None:
         self._sources = dict.fromkeys(_running(), "before any import")
+        self._importers: dict[int, str] = {}
 
     def imported(self, name: str) -> None:
         """Name the import that has just ended."""
         for number in _running():
-            self._sources.setdefault(number, f"by importing {name}")
+            if number not in self._sources:
+                self._sources[number] = f"by importing {name}"
+                self._importers[number] = name
 
     def outlived_fork(self, fork: int) -> str:
         """What runs beside this thread now that `fork` has been forked; empty if nothing does."""
@@ -39,6 +42,12 @@ class ImportWatch:
             return ""
         others = f" and {len(left) - NAMED} more" if len(left) > NAMED else ""
         return f"a fork would be without {', '.join(left[:NAMED])}{others}"
+
+    def importers(self, fork: int) -> tuple[str, ...]:
+        """The imports that started what `outlived_fork` names; none if another start is among it."""
+        left = _running().keys() - {fork}
+        names = {self._importers.get(number, "") for number in left}
+        return () if "" in names else tuple(sorted(names))
 
 
 def _running() -> dict[int, str]:

@@ -93,12 +93,14 @@ ServerRequest = Annotated[ImportRequest | ForkRequest, Field(discriminator="kind
 class ServerMessage(Record):
     """A message of the server: it is ready or not (and why), it started a launch, one has ended.
 
-    `last_words` is the end of what an unhealthy server's probe fork wrote to stderr. `status` is
-    an exit status, or the negative number of the signal that ended the launch.
+    `last_words` is the end of what an unhealthy server's probe fork wrote to stderr, `importers`
+    are the workloads whose import is why. `status` is an exit status, or the negative number of
+    the signal that ended the launch.
     """
 
     state: Literal["ready", "unhealthy", "started", "ended"]
     reason: str = ""
     last_words: str = ""
+    importers: tuple[str, ...] = ()
     pid: int = 0
     status: int = 0

@@ -32,11 +32,13 @@ _PAUSE_SECONDS = 0.005
 class Probed:
     """Why a process may not be forked, empty if it may; the end of what its fork wrote to stderr.
 
-    There are no last words of a process that may be forked.
+    There are no last words of a process that may be forked. `importers` are the imports without
+    which it might be, as far as they are known.
     """
 
     reason: str = ""
     last_words: str = ""
+    importers: tuple[str, ...] = ()
 
 
 def probed(imports: ImportWatch, compute: Callable[[], None], seconds: float) -> Probed:
@@ -51,10 +53,12 @@ def probed(imports: ImportWatch, compute: Callable[[], None], seconds: float) ->
         pid = os.fork()
         if pid == 0:
             _run(compute)
-    started = imports.outlived_fork(pid)
+    started, importers = imports.outlived_fork(pid), imports.importers(pid)
     reasons = "; ".join(filter(None, (started, _ending(pid, seconds))))
     with os.fdopen(words, "rb") as file:
-        return Probed(reason=reasons, last_words=last_words(file)) if reasons else Probed()
+        if not reasons:
+            return Probed()
+        return Probed(reason=reasons, last_words=last_words(file), importers=importers)
 
 
 def _run(compute: Callable[[], None]) -> NoReturn:

@@ -159,6 +159,8 @@ class ServerProbed(Record):
     launches of several `ranks`; `device` then names all of theirs (`Case.place`). `reason` is one
     sentence, empty for a healthy server; `last_words` is the end of what the probe fork or the
     server wrote to its stderr, empty for a healthy one. `seconds` is what the run waited for it.
+    `without` are the workloads whose import is why it is not healthy: the next server of its kind
+    does not import them, and their launches are fresh processes.
     """
 
     kind: Literal["server_probed"] = "server_probed"
@@ -170,6 +172,7 @@ class ServerProbed(Record):
     reason: str
     last_words: str = ""
     ranks: int = 1
+    without: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

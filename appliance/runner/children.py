@@ -43,10 +43,12 @@ class Health:
     """Whether a server may be forked: `fault` is one sentence, empty if it may.
 
     `last_words` is the end of what its probe fork wrote to stderr, or it itself where it ended.
+    `importers` are the workloads whose import is why, as far as that is known.
     """
 
     fault: str = ""
     last_words: str = ""
+    importers: tuple[str, ...] = ()
 
 
 class Child(Protocol):
@@ -186,7 +188,9 @@ class ForkServer:
             message = self._next_message(_PAUSE_SECONDS)
         except ServerLost as lost:
             return Health(fault=str(lost), last_words=self._last_words())
-        return Health(fault=message.reason, last_words=message.last_words)
+        return Health(
+            fault=message.reason, last_words=message.last_words, importers=message.importers
+        )
 
     def _last_words(self) -> str:
         with self._stderr.open("rb") as file:

@@ -193,9 +193,10 @@ class Launcher:
         framework = self.frameworks[case.id]
         if not self.vendor(case).deterministic_environment():
             library_mode = "default"  # its environment would be the same, so one server is enough
-        return ServerKey(
+        key = ServerKey(
             device=case.place, ranks=case.ranks, framework=framework, library_mode=library_mode
         )
+        return None if self.servers.leaves_out(key, case.workload) else key
 
     def _cases(self, key: ServerKey) -> list[Case]:
         """Those whose launches the server may fork."""

@@ -5,6 +5,8 @@ launches of several ranks, which have their own devices and threads. Each import
 the plan's workloads of its framework need, in the environment of its mode, which is set before
 its first import. It is started when the first launch needs it, and probed; one that is not
 healthy, or was lost, is never used again, and launches that would come of it are fresh processes.
+But where it is known which workloads' imports started what no fork may be without, only their
+launches are fresh, and another server imports the others.
 The server of the run's first launches imports what these need, and the rest, and is probed again,
 before the next ones. While untimed launches run, the servers of those that follow may begin: they
 import beside them, and no timed launch starts before all that have begun are probed.
@@ -13,7 +15,7 @@ import beside them, and no timed launch starts before all that have begun are pr
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from appliance.records.journal import ServerProbed
@@ -53,6 +55,7 @@ class ForkServers:
         self._begun: dict[ServerKey, ForkServer] = {}
         self._healthy: dict[ServerKey, ForkServer] = {}
         self._reasons: dict[ServerKey, str] = {}
+        self._left_out: dict[ServerKey, set[str]] = {}
 
     @property
     def num_importing(self) -> int:
@@ -89,7 +92,11 @@ class ForkServers:
             elif server is None and key not in self._reasons:
                 imported = workloads if is_first else self._all_workloads(key)
                 begun.append((key, self._start(key, imported)))
-        return [self._settled(key, server, begin) for key, server in begun]
+        return [probe for key, server in begun for probe in self._settled(key, server, begin)]
+
+    def leaves_out(self, key: ServerKey, workload: str) -> bool:
+        """Whether launches of a workload are fresh, as importing it keeps a server from forking."""
+        return workload in self._left_out.get(key, ())
 
     def get(self, key: ServerKey) -> ForkServer | str:
         """The server to fork, or in one sentence why there is none."""
@@ -107,15 +114,30 @@ class ForkServers:
         for server in (*self._healthy.values(), *self._begun.values()):
             server.close()
 
-    def _settled(self, key: ServerKey, server: ForkServer, begin: float) -> ServerProbed:
+    def _settled(self, key: ServerKey, server: ForkServer, begin: float) -> Iterator[ServerProbed]:
+        """What the server's probe showed, and those of the ones that came after it."""
         health = server.health(self._interrupted)
         self._healthy[key] = server
+        rest = self._rest(key, health)
+        without = health.importers if rest else ()
         if health.fault:
             self.drop(key, health.fault)
-        return _probed(key, health, time.monotonic() - begin)
+        yield _probed(key, health, time.monotonic() - begin, without)
+        if rest:
+            del self._reasons[key]
+            self._left_out.setdefault(key, set()).update(without)
+            yield from self._settled(key, self._start(key, rest), begin)
+
+    def _rest(self, key: ServerKey, health: Health) -> set[str]:
+        """What another server may import, where imports keep this one from forking; else nothing."""
+        workloads, importers = set(self._all_workloads(key)), set(health.importers)
+        is_known = bool(importers) and importers <= workloads
+        return workloads - importers if is_known and not self._interrupted() else set()
 
 
-def _probed(key: ServerKey, health: Health, seconds: float) -> ServerProbed:
+def _probed(
+    key: ServerKey, health: Health, seconds: float, without: tuple[str, ...]
+) -> ServerProbed:
     return ServerProbed(
         device=key.device,
         ranks=key.ranks,
@@ -125,4 +147,5 @@ def _probed(key: ServerKey, health: Health, seconds: float) -> ServerProbed:
         seconds=seconds,
         reason=health.fault,
         last_words=health.last_words,
+        without=without,
     )

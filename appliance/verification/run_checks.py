@@ -296,7 +296,8 @@ class _Walk:
     person, which only a resumption excuses. It `is_paused` between sessions, and `is_beginning`
     once a process goes on with it, until a launch starts that was not made before. A fork server is
     `unhealthy` once its probe failed or it was lost, so that losing servers cannot be used to
-    choose results; `ahead` are launches whose processes wait, `is_calibrated` those under way that
+    choose results; the next one in its place has `left_out` workloads whose import is why, of which
+    nothing is forked then; `ahead` are launches whose processes wait, `is_calibrated` those under way that
     have compared their clocks, `num_blocks` counts the blocks that they have timed; `forked_by` is
     the server of each launch that was forked, `frameworks` what forks the launches of a case. A
     group after the `last_place` is not begun in this session, as its time was over when that one
@@ -333,6 +334,7 @@ class _Walk:
     halted: set[str] = field(default_factory=set)
     unexcused: set[str] = field(default_factory=set)
     unhealthy: set[_Server] = field(default_factory=set)
+    left_out: dict[_Server, set[str]] = field(default_factory=dict)
     forked_by: dict[str, _Server] = field(default_factory=dict)
     frameworks: dict[str, Framework | None] = field(default_factory=dict)
     ended: dict[str, Outcome] = field(default_factory=dict)
@@ -457,6 +459,7 @@ def _resume(walk: _Walk, event: RunResumed) -> None:
     walk.ahead.clear()  # what waited has ended with its parent
     walk.unexcused.clear()
     walk.unhealthy.clear()
+    walk.left_out.clear()
     walk.is_beginning = True
     walk.log_boot = ""
 
@@ -487,6 +490,7 @@ def _begin_session(walk: _Walk, event: SessionBegan) -> None:
     walk.last_place = math.inf
     walk.log_boot = ""
     walk.unhealthy.clear()
+    walk.left_out.clear()
 
 
 def _begin_attempt(walk: _Walk, event: AttemptBegun) -> None:
@@ -756,7 +760,8 @@ def _check_mode(walk: _Walk, launch: Launch, case: Case, event: LaunchStarted) -
 def _fork(walk: _Walk, event: LaunchStarted, case: Case, *, is_forbidden: bool) -> None:
     """A launch is forked by a healthy server, and by the framework that its case always has."""
     server = _Server(case.place, case.ranks, event.framework, event.library_mode)
-    if is_forbidden or server in walk.unhealthy:
+    is_left_out = case.workload in walk.left_out.get(server, ())
+    if is_forbidden or is_left_out or server in walk.unhealthy:
         raise walk.fault(f"launch {event.launch} is forked, where a fresh process is wanted")
     if walk.frameworks.setdefault(case.id, event.framework) != event.framework:
         raise walk.fault(f"launch {event.launch} is forked by another framework than its case was")
@@ -766,8 +771,22 @@ def _fork(walk: _Walk, event: LaunchStarted, case: Case, *, is_forbidden: bool) 
 def _probe(walk: _Walk, event: ServerProbed) -> None:
     if event.is_healthy and (event.reason or event.last_words):
         raise walk.fault("a server is healthy and says what is wrong with it")
-    if not event.is_healthy:
-        walk.unhealthy.add(_Server(event.device, event.ranks, event.framework, event.library_mode))
+    server = _Server(event.device, event.ranks, event.framework, event.library_mode)
+    if event.without:
+        _leave_out(walk, event, server)
+    elif not event.is_healthy:
+        walk.unhealthy.add(server)
+
+
+def _leave_out(walk: _Walk, event: ServerProbed, server: _Server) -> None:
+    """Another server takes the place of one that imports kept from forking, without these."""
+    planned = {case.workload for case in walk.cases.values()}
+    left_out = walk.left_out.setdefault(server, set())
+    if event.is_healthy or server in walk.unhealthy or left_out.intersection(event.without):
+        raise walk.fault("a server leaves out workloads, and nothing shows that it had to")
+    if not planned.issuperset(event.without):
+        raise walk.fault("a server leaves out a workload that the plan does not have")
+    left_out.update(event.without)
 
 
 def _take_place(walk: _Walk, launch: Launch, *, is_again: bool) -> None:

@@ -171,7 +171,12 @@ class ForkServer:
         result = probed(self._imports, compute, self._probe_seconds)
         if not result.reason:
             return ServerMessage(state="ready")
-        return ServerMessage(state="unhealthy", reason=result.reason, last_words=result.last_words)
+        return ServerMessage(
+            state="unhealthy",
+            reason=result.reason,
+            last_words=result.last_words,
+            importers=result.importers,
+        )
 
 
 def _redirect(request: ForkRequest) -> None:

@@ -153,10 +153,14 @@ def test_first_server_imports_what_its_launches_need_and_the_rest_before_the_nex
         (probed,) = launcher.prepare([(first, "default")], is_first=True)
         assert probed.is_healthy
         assert launcher.prepare([(first, "default")]) == []
-        (again,) = launcher.prepare([(threaded, "default")])
+        again, next_one = launcher.prepare([(threaded, "default")])
         assert (again.is_healthy, again.framework) == (False, "torch")
         assert again.reason.endswith("started by importing faulty.threaded")
-        assert launcher.servers.get(key) == again.reason
+        assert again.without == ("faulty.threaded",)
+        assert (next_one.is_healthy, next_one.without) == (True, ())
+        assert isinstance(launcher.servers.get(key), ForkServer)
+        can_fork = [launcher.can_fork(one, "default") for one in (first, threaded)]
+        assert can_fork == [True, False]
         assert launcher.prepare([(first, "default"), (threaded, "default")]) == []
     finally:
         launcher.close()
@@ -244,8 +248,8 @@ def modes(bench: Bench, name: str) -> list[LaunchMode]:
     ]
 
 
-def test_thread_of_an_import_is_named_and_the_other_framework_is_forked(tmp_path: Path) -> None:
-    """The thread would be missing in a fork; what another framework forks never had it."""
+def test_thread_of_an_import_is_named_and_all_others_are_forked(tmp_path: Path) -> None:
+    """The thread would be missing in a fork; a server that does not import it never has it."""
     cases = (
         case("threaded", workload="faulty.threaded"),
         case("beside"),
@@ -254,17 +258,19 @@ def test_thread_of_an_import_is_named_and_the_other_framework_is_forked(tmp_path
     bench, seen = Bench(tmp_path / "run", plan(*cases)), Seen()
     bench.run(seen)
     reason = 'a fork would be without thread "keeper" started by importing faulty.threaded'
-    result = probes(bench)
-    assert {name: (one.is_healthy, one.reason) for name, one in result.items()} == {
-        "torch": (False, reason),
-        "jax": (True, ""),
-    }
-    assert modes(bench, "threaded") == modes(bench, "beside") == ["fresh", "fresh"]
-    assert modes(bench, "other") == ["forked", "forked"]
+    result = [event for event in bench.events if isinstance(event, ServerProbed)]
+    assert sorted((one.framework, one.is_healthy, one.reason) for one in result) == [
+        ("jax", True, ""),
+        ("torch", False, reason),
+        ("torch", True, ""),
+    ]
+    assert modes(bench, "threaded") == ["fresh", "fresh"]
+    assert modes(bench, "beside") == modes(bench, "other") == ["forked", "forked"]
     ends = {bench.ended(launch.id).outcome for launch in bench.plan.launches}
     assert ends == {"completed"}
     assert [server_sentence(one) for one in seen.probed if not one.is_healthy] == [
-        "cpu:0: launches by torch are fresh processes, which import anew each time: " + reason
+        "cpu:0: launches of faulty.threaded by torch are fresh processes, which import anew each "
+        "time: " + reason
     ]
 
 

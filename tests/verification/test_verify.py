@@ -206,6 +206,40 @@ def test_unhealthy_fork_server_makes_no_launch(
     assert failed(checked(sealed(tmp_path, draft, key))) == faults
 
 
+@pytest.mark.parametrize(
+    ("is_healthy", "mode", "is_planned", "faults"),
+    [
+        (False, "fresh", True, []),
+        (False, "forked", True, ["conduct"]),
+        (False, "fresh", False, ["conduct"]),
+        (True, "fresh", True, ["conduct"]),
+    ],
+)
+def test_workload_that_a_server_had_to_leave_out_is_fresh(
+    is_healthy: bool,  # noqa: FBT001 - a parameter of the test
+    mode: LaunchMode,
+    is_planned: bool,  # noqa: FBT001 - a parameter of the test
+    faults: list[str],
+    key: Key,
+    tmp_path: Path,
+) -> None:
+    draft = healthy()
+    plan = replace(draft.plan, protocol=replace(draft.plan.protocol, mode="forked"))
+    without = (plan.cases[0].workload if is_planned else "other",)
+    probed = replace(healthy_server(), is_healthy=is_healthy, without=without)
+    framework: Framework | None = "torch" if mode == "forked" else None
+    events = [
+        replace(event, mode=mode, framework=framework)
+        if isinstance(event, LaunchStarted)
+        else event
+        for event in draft.events
+        if not isinstance(event, ServerProbed)
+    ]
+    events = [events[0], probed, healthy_server(), *events[1:]]
+    draft = Draft(plan=plan, events=tuple(analysed(plan, events)))
+    assert failed(checked(sealed(tmp_path, draft, key))) == faults
+
+
 def test_pdf_without_its_journal_is_not_derived_again(key: Key, tmp_path: Path) -> None:
     def without_journal(files: dict[str, bytes]) -> dict[str, bytes]:
         return {name: data for name, data in files.items() if name != bundle.JOURNAL}
