@@ -1,7 +1,8 @@
 """The parts of the package: which libraries each brings, and the line that installs one.
 
-The parts are the extras of pyproject.toml, read from the metadata of the installed package, so
-that they are written down once. A part is installed or not as a whole. Nothing is imported: a
+The parts are the extras of pyproject.toml, read from the metadata of the installed package, or from
+that file where this package is not installed but read from a folder, so that they are written down
+once. A part is installed or not as a whole. Nothing is imported: a
 library is looked for where an import would look.
 """
 
@@ -10,14 +11,18 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import metadata, util
+from pathlib import Path
 from types import ModuleType
 
 from appliance.errors import UsageError
 
 DISTRIBUTION = "bench-appliance"
+PROJECT = Path(__file__).parents[1] / "pyproject.toml"
+"""Where this package is read from a folder."""
 MODULES = {"pillow": "PIL", "scikit-learn": "sklearn"}
 """Distributions of the suite whose module has another name than they have."""
 OR = " or "
@@ -46,16 +51,39 @@ def module_of(distribution: str) -> str:
     return MODULES.get(distribution, distribution.replace("-", "_"))
 
 
+def requirements() -> list[str]:
+    """What the base and the parts need, as the metadata of an installed package has it.
+
+    None are known of a package that is not installed and whose pyproject.toml did not come along.
+    """
+    try:
+        return metadata.requires(DISTRIBUTION) or []
+    except metadata.PackageNotFoundError:
+        return list(_of_folder())
+
+
+def _of_folder() -> Iterator[str]:
+    try:
+        project = tomllib.loads(PROJECT.read_text(encoding="utf-8")).get("project", {})
+    except (OSError, ValueError):  # not there, or not to be read
+        return
+    if project.get("name") != DISTRIBUTION:  # of somebody else, above a folder of packages
+        return
+    yield from project["dependencies"]
+    for part, wanted in project["optional-dependencies"].items():
+        for requirement in wanted:
+            name, _, marker = requirement.partition(";")
+            condition = f"({marker.strip()}) and " if marker else ""
+            yield f'{name.strip()}; {condition}extra == "{part}"'
+
+
 @cache
 def parts() -> Mapping[str, tuple[str, ...]]:
     """Distributions of each part, those of other parts that it names left out; "" is the base.
 
-    Empty where this package is not installed, but read from a folder.
+    Empty where they are not known (`requirements`).
     """
-    try:
-        wanted = metadata.requires(DISTRIBUTION) or []
-    except metadata.PackageNotFoundError:
-        return {}
+    wanted = requirements()
     by_extra: dict[str, list[str]] = {}
     for requirement in wanted:
         names = by_extra.setdefault(_extra(requirement), [])
@@ -72,13 +100,10 @@ def _extra(requirement: str) -> str:
 def ranges() -> dict[str, str]:
     """The versions that each distribution may have, those of all parts and of the base.
 
-    As PEP 440 writes them, ">=2.13,<2.14"; "" where any will do. Empty where this package is not
-    installed, but read from a folder.
+    As PEP 440 writes them, ">=2.13,<2.14"; "" where any will do. Empty where they are not known
+    (`requirements`).
     """
-    try:
-        wanted = metadata.requires(DISTRIBUTION) or []
-    except metadata.PackageNotFoundError:
-        return {}
+    wanted = requirements()
     named = ((normal(one), one.partition(";")[0]) for one in wanted)
     return {
         name: ",".join(sorted(re.findall(r"[<>=!~]=?\s*[^,\s()]+", text), reverse=True))
@@ -185,6 +210,15 @@ def line_that_brings(distributions: Iterable[str]) -> str:
     wanted = {*distributions}
     bringing = [part for part, names in parts().items() if part and not wanted.isdisjoint(names)]
     return line(bringing or [RUN])
+
+
+def require_known() -> None:
+    """UsageError with the command to give, unless it is known what the parts need."""
+    if not requirements():
+        raise UsageError(
+            f"bench itself is not installed, and which libraries it needs is not known without "
+            f"{PROJECT}: {line([RUN])}"
+        )
 
 
 def require(part: str, what: str) -> None:

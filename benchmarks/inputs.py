@@ -4,7 +4,8 @@ Operands of 8192 x 8192 normal numbers, three as `gemm` has of a side: drawn by 
 which is serial, and rounded to the format, in the very steps of 0.4.0, and by ours on NUM_THREADS
 threads. Two ways each, in turn:
 
-- into memory that is at hand, which both write again each time: what drawing takes;
+- into memory that is at hand, which both write again each time: what drawing takes. It is what our
+  way made before, in pages of 2 MiB where the system gives them, which make no difference to 0.4.0;
 - into fresh memory, which both take from the system anew and give back: what a launch that keeps
   none takes. It is drawing and the first touch of every page together. That depends on the host:
   by pages of 4 KiB, as torch's allocator has them, or of 2 MiB, as NumPy's asks for; and a virtual
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 
     from appliance.generator.drawing import Drawn
 
-SIDE, NUM_INPUTS, NUM_PAIRS, NUM_THREADS = 8192, 3, 5, 2
+SIDE, NUM_INPUTS, NUM_PAIRS, NUM_THREADS = 8192, 3, 8, 2
 PAUSE_SECONDS = 0.05
-"""Before each: torch's threads are awake for some ms after what they did, and use a processor."""
+"""Before each way: torch's threads keep a processor for some ms while they wait for more work."""
 BANDWIDTH = 3e12  # bytes a second, of an accelerator like the H100 (3.35e12 by its vendor)
 
 
@@ -76,14 +77,16 @@ def measure_format(dtype: str) -> None:
 
 
 def into_held_memory(drawn: Sequence[Drawn], form: torch.dtype) -> tuple[float, float, float]:
-    """What `compared` says of drawing into tensors that both have written before."""
+    """What `compared` says of drawing into tensors that both write again and again."""
     import torch  # noqa: PLC0415
 
-    from workloads.parts.drawing.drawn import fill  # noqa: PLC0415
+    from appliance.generator.maps import NORMAL  # noqa: PLC0415
+    from workloads.parts.drawing.drawn import described, fill, on_host  # noqa: PLC0415
 
     rng = torch.Generator().manual_seed(1)
-    held = [torch.zeros(one.shape, dtype=form) for one in drawn]
-    wide = torch.zeros(held[0].shape, dtype=torch.promote_types(form, torch.float32))
+    held = [on_host(one) for one in drawn]
+    drawn_in = torch.promote_types(form, torch.float32)
+    wide = on_host(described(1, "wide", NORMAL, drawn_in, drawn[0].shape))
 
     def before() -> None:
         for out in held:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -100,11 +101,39 @@ def test_line_names_the_part_of_a_module(module: str | None, part: str) -> None:
     assert extras.line_for(module) == f'pip install "bench-appliance[{part}]"'
 
 
-def test_without_an_installed_package_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(_: str) -> None:
-        raise extras.metadata.PackageNotFoundError
+def absent(_: str) -> None:
+    """In place of the metadata of the package, which is not installed."""
+    raise extras.metadata.PackageNotFoundError
 
+
+@pytest.fixture
+def from_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras.metadata, "requires", absent)
+
+
+def test_folder_s_project_file_says_what_the_installed_package_would(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(extras.metadata, "requires", lambda _: metadata())
+    installed = extras.parts.__wrapped__(), extras.ranges()
+    monkeypatch.setattr(extras.metadata, "requires", absent)
+    assert (extras.parts.__wrapped__(), extras.ranges()) == installed
+    assert "torch" in installed[0]["torch"]
+
+
+@pytest.mark.usefixtures("from_a_folder")
+def test_project_file_of_somebody_else_says_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "other"\ndependencies = ["six"]\n')
+    monkeypatch.setattr(extras, "PROJECT", tmp_path / "pyproject.toml")
+    assert not extras.requirements()
+    assert not extras.ranges()
+
+
+@pytest.mark.usefixtures("from_a_folder")
+def test_without_an_installed_package_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extras, "PROJECT", Path("no such file"))
     extras.parts.cache_clear()
     extras.require("report", "a report")
     assert extras.line_for("jax") == 'pip install "bench-appliance[run]"'
@@ -203,6 +232,53 @@ def test_verb_needs_no_pages_and_no_engine(
     done = bench(*words, without=without, cwd=tmp_path)
     assert done.returncode in {0, 3}, done.stderr  # tiny's times are too few to be told steady
     assert "not installed" not in done.stderr
+
+
+UNINSTALLED = """
+import importlib.metadata as metadata
+
+requires = metadata.requires
+
+
+def of_others(name):
+    if name == "bench-appliance":
+        raise metadata.PackageNotFoundError(name)
+    return requires(name)
+
+
+metadata.requires = of_others
+"""
+
+
+def test_copy_of_the_tree_plans_without_being_installed(tmp_path: Path) -> None:
+    """Its pyproject.toml says what it needs; without that it says what is amiss, not torch."""
+    for room in ("appliance", "workloads", "reports"):
+        shutil.copytree(ROOT / room, tmp_path / room, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "sitecustomize.py").write_text(UNINSTALLED)  # for the worker's process too
+
+    def plan() -> subprocess.CompletedProcess[str]:
+        words = ("-m", "appliance", "plan", "--suite", str(TINY), "--vendor", "cpu")
+        return subprocess.run(
+            [sys.executable, *words],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(tmp_path)},
+            timeout=600,
+        )
+
+    done = plan()
+    assert done.returncode == 0, done.stderr
+    assert "suite tiny, 2 cases, 12 launches" in done.stderr
+    (tmp_path / "pyproject.toml").unlink()
+    done = plan()
+    assert done.returncode == 2
+    assert done.stderr == (
+        "bench: bench itself is not installed, and which libraries it needs is not known without "
+        f'{tmp_path / "pyproject.toml"}: pip install "bench-appliance[run]"\n'
+    )
 
 
 def test_verification_needs_the_base_alone(tmp_path: Path) -> None:

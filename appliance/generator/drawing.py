@@ -38,13 +38,17 @@ PIECE = 2**19
 WORTH_A_THREAD = 2**20
 """Values below which a second thread costs more than it saves."""
 AT_ONCE = 2**18
-"""Random numbers that become values together: with their places they fill a third of a megabyte.
+"""Random numbers that are looked up together.
 
-That leaves a cache of a core to the table. Where threads wait for the interpreter between two calls
-it shows less the longer each call is, so no fewer.
+A thread holds the interpreter for some 2 us each time, and wakes another that waits for it. Of two
+threads pieces of 2**15 took a fifth longer, which fit a core's own cache, and those of 2**17 a
+fortieth (an EPYC with 1 MiB a core and 32 MiB for all).
 """
 COMPUTED = 2**16
-"""Values that are computed together, in a dozen operations that each read what the last one wrote.
+"""Values that are computed together, in half a dozen operations on what the last one wrote.
+
+Of 2**18, whose memory is taken from the system anew for each operation, two threads took four
+times as long.
 """
 NUM_IN_WORD = 4
 """Random numbers of 16 bits in a word."""
@@ -126,39 +130,41 @@ def fill(drawn: Drawn, out: Bits, threads: int = 1) -> None:
 
 def _write(drawn: Drawn, begin: int, out: Bits, threads: int) -> None:
     """Write the bits of the elements from `begin` on."""
-    num_grouped = len(out) - len(out) % drawn.values.group
-    if begin % (drawn.in_word * philox.BLOCK):  # which no stream of words begins with
-        num_grouped = 0
-    if num_grouped < len(out):
-        out[num_grouped:] = part(drawn, begin + num_grouped, len(out) - num_grouped)
-    write = _looked_up if drawn.width == 16 else _computed  # noqa: PLR2004 - bits
-    if drawn.width == 16:  # noqa: PLR2004 - made before several threads ask for it
-        maps.table(drawn.values, drawn.dtype)
-    grouped = out[:num_grouped]
-    if num_grouped < WORTH_A_THREAD:
-        threads = 1
-    spans = iter(_spans(num_grouped, threads))  # of which each thread takes the next
-    if threads == 1:
-        write(drawn, begin, grouped, spans)
+    first = min(-begin % (drawn.in_word * philox.BLOCK), len(out))  # which begins a counter
+    stop = len(out) - (len(out) - first) % drawn.values.group
+    for edge in (slice(0, first), slice(stop, len(out))):
+        if edge.start < edge.stop:
+            out[edge] = part(drawn, begin + edge.start, edge.stop - edge.start)
+    _write_counters(drawn, begin + first, out[first:stop], threads)
+
+
+def _write_counters(drawn: Drawn, begin: int, out: Bits, threads: int) -> None:
+    """Write the bits of whole groups of elements, of which the first begins a counter."""
+    write = _computed
+    if drawn.width == 16:  # noqa: PLR2004 - bits
+        write = _looked_up
+        maps.table(drawn.values, drawn.dtype)  # made before several threads ask for it
+    if threads == 1 or len(out) < WORTH_A_THREAD:
+        write(drawn, begin, out, iter([slice(0, len(out))]))
         return
+    spans = iter(_spans(len(out), threads))  # of which each thread takes the next
     with ThreadPoolExecutor(threads - 1) as pool:
-        others = [pool.submit(write, drawn, begin, grouped, spans) for _ in range(threads - 1)]
-        write(drawn, begin, grouped, spans)
+        others = [pool.submit(write, drawn, begin, out, spans) for _ in range(threads - 1)]
+        write(drawn, begin, out, spans)
         for other in others:
-            other.result()
+            other.result()  # so that an error is raised here
 
 
 def _spans(count: int, threads: int) -> list[slice]:
-    """Spans of elements that threads take in turn, each shorter than the one before.
+    """Spans of elements that threads take in turn, each as long as the one before or shorter.
 
-    So a thread that was held up takes fewer, and all end within a shortest one of each other, while
-    most of the tensor is made in long ones, each of which begins a generator.
+    So a thread that was held up takes fewer, and all end within a shortest one of each other.
     """
     spans, first = [], 0
     while first < count:
-        share = -(-(count - first) // (PIECE * 2 * threads)) if threads > 1 else count
-        spans.append(slice(first, min(first + PIECE * share, count)))
-        first = spans[-1].stop
+        share = -(-(count - first) // (2 * threads * PIECE)) * PIECE
+        spans.append(slice(first, min(first + share, count)))
+        first += share
     return spans
 
 
@@ -174,7 +180,7 @@ def _looked_up(drawn: Drawn, begin: int, out: Bits, spans: Iterator[slice]) -> N
     table = maps.table(drawn.values, drawn.dtype)
     size = table.shape[1]
     groups = table.view(f"V{size * table.itemsize}").reshape(-1)
-    places = np.empty(AT_ONCE, np.intp)  # as `take` wants them, in memory that stays
+    places = np.empty(min(AT_ONCE, len(out)), np.intp)  # as `take` wants them; memory that stays
     next_words = philox.stream(drawn.key)
     for span in spans:
         inside = out[span].view(groups.dtype)

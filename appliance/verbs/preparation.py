@@ -223,7 +223,11 @@ def prepare(
 
 
 def stack_of(vendor: Vendor) -> library_ranges.Stack:
-    """The libraries that are installed here, and the versions that may be for these devices."""
+    """The libraries that are installed here, and the versions that may be for these devices.
+
+    UsageError where bench itself is not installed and nothing says which libraries it needs.
+    """
+    extras.require_known()
     allowed = library_ranges.allowed(extras.ranges(), vendor.libraries.ranges)
     versions = {name: extras.importable_version(name) for name in allowed}
     models = [device.model for device in vendor.probe()]

@@ -53,11 +53,24 @@ def test_spans_of_many_pieces_hold_what_single_rows_do(
     values: Map, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(drawing, "PIECE", 2**10)
+    monkeypatch.setattr(drawing, "AT_ONCE", 2**7)
+    monkeypatch.setattr(drawing, "COMPUTED", 2**7)
     monkeypatch.setattr(drawing, "WORTH_A_THREAD", 1)
     drawn = Drawn(3, "x", values, dtype, (41, 257))  # the last group is not whole
     tensor = whole(drawn, threads=2)
     assert all(np.array_equal(tensor[row], rows(drawn, row, 1)[0]) for row in range(41))
+    assert np.array_equal(tensor[7:40], rows(drawn, 7, 33, threads=3))
     assert np.array_equal(whole(drawn), tensor)
+
+
+def test_threads_share_a_tensor_out_and_end_together() -> None:
+    spans = drawing._spans(2**26 + 5, threads=3)
+    assert [span.start for span in spans] == [0, *(span.stop for span in spans[:-1])]
+    assert spans[-1].stop == 2**26 + 5
+    sizes = [span.stop - span.start for span in spans]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] <= 2**26 / 6 + drawing.PIECE
+    assert sizes[-3:-1] == [drawing.PIECE] * 2
 
 
 @pytest.mark.parametrize(("values", "dtype", "digest"), DIGESTS, ids=str)

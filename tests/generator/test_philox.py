@@ -27,6 +27,12 @@ def test_any_words_are_those_of_their_counters(first: int) -> None:
     assert np.array_equal(philox.words(KEY, first, 11), whole[skipped : skipped + 11])
 
 
+def test_a_stream_goes_on_and_jumps_to_any_counter() -> None:
+    next_words = philox.stream(KEY)
+    for first, count in ((0, 8), (8, 5), (16, 4), (12, 4), (4 * 2**40, 3), (4 * 2**40 + 4, 4)):
+        assert np.array_equal(next_words(first, count), philox.words(KEY, first, count))
+
+
 def test_seed_and_name_make_the_key() -> None:
     """Fixed for ever: records of older runs are verified by it."""
     assert philox.key_of(7, "left 0") == KEY
