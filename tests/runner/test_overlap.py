@@ -55,6 +55,7 @@ from appliance.verification.run_checks import check_conduct, check_first_steps
 FILES = {"plan.json": "p", "system.json": "s"}
 MARK = f"BENCH_TEST_MARK={uuid.uuid4().hex}"
 GIB = 2**30
+DEVICES = ("cpu:0", "cpu:1")
 HOUR_NS = 3600 * 10**9
 WORKLOADS = TESTS.parent / "workloads"
 
@@ -467,11 +468,23 @@ def test_a_first_launch_builds_ahead_by_what_is_recorded_of_its_case(tmp_path: P
 
 @pytest.fixture(scope="module")
 def repeated(tmp_path_factory: pytest.TempPathFactory, marked: None) -> Bench:
-    """A run of two cases with repeats, and of one between them that lacks its software."""
+    """A run of two cases with repeats, and of one between them that lacks its software.
+
+    All are made on two devices at once.
+    """
     folder = tmp_path_factory.mktemp("repeated")
     one = hasty(folder, seconds=0.0)
-    lacking = replace(one, id="lacking@cpu:0", software="there is none")
-    bench = made(folder, plan(one, lacking, replace(one, id="two@cpu:0"), repeats=3))
+    cases = [
+        replace(one, id=f"{name}@{device}", device=device, software=software)
+        for name, software in (("one", ""), ("lacking", "there is none"), ("two", ""))
+        for device in DEVICES
+    ]
+    places = dict.fromkeys(
+        (launch.case.partition("@")[0], launch.id.rpartition("/")[2])
+        for launch in plan(*cases, repeats=3).launches
+    )
+    groups = [tuple(f"{name}@{device}/{n}" for device in DEVICES) for name, n in places]
+    bench = made(folder, plan(*cases, repeats=3, groups=groups))
     bench.run()
     return bench
 
@@ -479,8 +492,14 @@ def repeated(tmp_path_factory: pytest.TempPathFactory, marked: None) -> Bench:
 def test_launches_that_need_no_process_are_passed_over(repeated: Bench) -> None:
     sound(repeated)
     orders = {one.launch: one.beside for one in repeated.events if isinstance(one, LaunchAhead)}
-    assert orders["two@cpu:0/0"] == ("one@cpu:0/0",)
-    assert orders["two@cpu:0/2"] == ("one@cpu:0/2",)
+    for device in DEVICES:
+        for number in (0, 2):
+            earlier = {f"one@{other}/{number}" for other in DEVICES}
+            assert earlier.issuperset(orders[f"two@{device}/{number}"])
+    assert {event.outcome for event in repeated.events if isinstance(event, LaunchEnded)} == {
+        "completed",
+        "software",
+    }
     assert not [one for one in repeated.events if isinstance(one, AheadEnded)]
     assert repeated.ended("lacking@cpu:0/1").outcome == "software"
     able = tuple(replace(one, software="") for one in repeated.plan.cases)
@@ -489,7 +508,7 @@ def test_launches_that_need_no_process_are_passed_over(repeated: Bench) -> None:
         for line in repeated.journal.lines
         if not isinstance(line.event, LaunchEnded) or line.event.outcome != "software"
     ]
-    with pytest.raises(EvidenceError, match="two@cpu:0/0 is started ahead, and is not made next"):
+    with pytest.raises(EvidenceError, match=r"two@cpu:./0 is started ahead, and is not made next"):
         check_conduct(replace(repeated.plan, cases=able), settled, FILES, is_ended=False)
 
 
@@ -498,10 +517,11 @@ def test_a_repeat_steps_and_digests_beside_the_whole_of_the_one_before(repeated:
     events = repeated.events
     names = [one.launch for one in events if isinstance(one, LaunchStarted)]
     repeats = [name for name in names if "/r" in name]
-    assert len(repeats) == 6
+    assert len(repeats) == 12
     orders = {one.launch: place for place, one in enumerate(events) if isinstance(one, LaunchAhead)}
     told = {one.launch: place for place, one in enumerate(events) if isinstance(one, Repeated)}
-    followed = [pair for pair in pairwise(names) if pair[0] in repeats and pair[1] in orders]
+    by_group = list(zip(names, names[len(DEVICES) :], strict=False))
+    followed = [pair for pair in by_group if pair[0] in repeats and pair[1] in orders]
     assert any(later in repeats for _, later in followed)
     assert all(orders[later] < told[earlier] for earlier, later in followed)
     early = [repeated.of(name, StageTimes)[0].ahead_ns for name in repeats if name in orders]
