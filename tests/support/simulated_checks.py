@@ -180,9 +180,13 @@ def judges_a_step_after_few_copies() -> None:
         before = workload.snapshot(state)
         output = workload.step(state)
         calls, _ = torch.simulated.calls(0)
-        checks = list(workload.check(before, state, output))
+        torch.set_num_threads(2)
+        judged = workload.check(before, state, output)
+        checks, threads = zip(*((one, torch.get_num_threads()) for one in judged), strict=True)
         assert torch.simulated.calls(0)[0] - calls < 40  # of 19 tensors each by itself, 280
         assert all(one.is_within for one in checks)
+        assert set(threads) == {1}
+        assert torch.get_num_threads() == 2
         spoilt = replace(output, weights={n: 1.01 * w for n, w in output.weights.items()})
         wrong = [one.name for one in workload.check(before, state, spoilt) if not one.is_within]
         assert wrong == ["updated weights, given the gradients"]
