@@ -158,6 +158,6 @@ def test_fault_of_one_response_is_found_when_it_is_drawn_and_not_else(tmp_path: 
 
 def test_full_size_is_sampled_and_the_small_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sampling.MOST_OPERATIONS, "products", 6.4e12)
-    assert Rlhf()._plan(1)() is not None
-    assert Rlhf(**Rlhf.small)._plan(1)() is None
-    assert Rlhf(ranks=2, parallel="ddp")._plan(1)() is None
+    assert Rlhf()._plan(1)(None) is not None
+    assert Rlhf(**Rlhf.small)._plan(1)(None) is None
+    assert Rlhf(ranks=2, parallel="ddp")._plan(1)(None) is None
