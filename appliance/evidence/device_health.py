@@ -472,7 +472,7 @@ class Ledger:
         return self._all(max(0.0, 1.0 - mean / limit), number)
 
     def _never_held(self, loaded: Columns, *, is_known: bool) -> Observed:
-        """Of a device that no reading shows held back; readings or counters say that it never was."""
+        """Of a device that no reading shows held back, where readings or counters were there."""
         counted = self._counted_share(["power_cap"])
         if is_known:
             return self._all(0.0, loaded.num_readings)
