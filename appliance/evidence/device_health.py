@@ -338,14 +338,16 @@ class Ledger:
 
     def _counted_share(self, reasons: Sequence[str]) -> Observed | None:
         """The worst by the device's counters; None where it does not count all of the reasons."""
-        reported = self._reported_counters()
+        reported = self.run.reported.get(self.device.id, set())
         names = counters_of(reasons, self.absent, reported)
+        if not names:
+            return None
         each = [(case.case.id, self._throttled_time(case, names)) for case in self.cases]
         whole = joined([time for _, time in each])
         pools = [(name, time) for name, time in each if time.steps_ns >= LEAST_STEPS_NS]
         if self.scope != "interim" and whole.steps_ns:
             pools.append(("all of its cases", whole))
-        if not names or not pools:
+        if not pools:
             return None
         where, worst = max(pools, key=lambda one: one[1].share)
         unread = next((gap for name in names if (gap := self.counter(name).gap)), "")
@@ -472,7 +474,7 @@ class Ledger:
         return self._all(max(0.0, 1.0 - mean / limit), number)
 
     def _never_held(self, loaded: Columns, *, is_known: bool) -> Observed:
-        """Of a device that no reading shows held back; readings or counters say that it never was."""
+        """Of a device that no reading shows held back, where readings or counters were there."""
         counted = self._counted_share(["power_cap"])
         if is_known:
             return self._all(0.0, loaded.num_readings)
@@ -674,16 +676,8 @@ class Ledger:
     def _reported(self) -> set[str]:
         """Everything of which a value was reported at least once."""
         readings = [one.values for one in self._readings()]
-        return self._reported_counters() | {
+        return self.run.reported.get(self.device.id, set()) | {
             name for values in readings for name, value in values.items() if value is not None
-        }
-
-    def _reported_counters(self) -> set[str]:
-        return {
-            name
-            for one in self.run.counted.get(self.device.id, [])
-            for name, value in one.counters.items()
-            if value is not None
         }
 
     def _readings(self) -> list[Sampled]:

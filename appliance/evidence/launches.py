@@ -453,7 +453,8 @@ class RunEvidence:
     `counted` has the error counters of each device in the order in which they were read, those of
     launches among them, with their values also where these were not written again. `spans` are
     neighbouring ones of a device, by the launch that ran between them, or "" where none did, and
-    `span_ns` is how much time passed between these, by the journal's clock.
+    `span_ns` is how much time passed between these, by the journal's clock. `reported` are the
+    counters of each device that ever had a value.
     `hints` say why something is None, and `absent` what a device cannot have. `logged` are faults
     that the kernel logged, `log_gap` is why its log was not read, or not all of it;
     `num_log_marks` counts the places up to which it was, and `is_log_read` says whether no launch
@@ -466,6 +467,7 @@ class RunEvidence:
     counted: dict[str, list[Counted]] = field(default_factory=dict)
     spans: dict[tuple[str, str], list[tuple[Counted, Counted]]] = field(default_factory=dict)
     span_ns: dict[tuple[str, str], int] = field(default_factory=dict)
+    reported: dict[str, set[str]] = field(default_factory=dict)
     hints: dict[str, dict[str, str]] = field(default_factory=dict)
     absent: dict[str, frozenset[str]] = field(default_factory=dict)
     logged: dict[tuple[int, str], KernelLogged] = field(default_factory=dict)
@@ -498,6 +500,8 @@ class RunEvidence:
             self.span_ns[key] = self.span_ns.get(key, 0) + passed
         self._counted_ns[event.device] = now_ns
         past.append(event)
+        known = self.reported.setdefault(event.device, set())
+        known.update(name for name, value in event.counters.items() if value is not None)
         if not event.launch and event.moment == "before":
             self.hints.setdefault(event.device, {}).update(event.hints)
             absent = frozenset(event.absent)

@@ -29,6 +29,7 @@ from appliance.records.journal import (
     Calibrated,
     Check,
     Checked,
+    Counted,
     Digested,
     Event,
     Float32Products,
@@ -57,9 +58,12 @@ from appliance.storage.journal import Clock
 
 STOPPED = "the appliance was stopped"
 EMPTY_NS = 12_000
+"""What timing a step costs, as on an H100."""
 VIRTUAL_FILE = "1:2:7:3:3"
 """The one file that virtual launches have mapped."""
-"""What timing a step costs, as on an H100."""
+COUNTERS = ("thermal_violation_ns", "power_brake_violation_ns")
+UNKNOWN = ("throttled_current",)
+"""What a device that counts these has no reason for."""
 Alter = Callable[[Launch, Event], Event | None]
 """What becomes of an event of a launch before it is written down; None leaves it out."""
 
@@ -195,6 +199,8 @@ class _Run:
     num_killed: int = 0
     has_hashed: bool = False
     drawn: dict[str, Array] = field(default_factory=dict)
+    held_ns: dict[str, float] = field(default_factory=dict)
+    """What the counters of each device show."""
 
     @cached_property
     def cases(self) -> dict[str, Case]:
@@ -221,6 +227,7 @@ class _Run:
         for injector in plan.injectors:
             names = tuple(case.id for case in plan.cases if case.injector == injector)
             self._record(Injected(injector=injector, cases=names))
+        self._count(self._devices, moment="before")
         for group in plan.groups:
             members = [launches[name] for name in group]
             to_make = [launch for launch in members if self._is_to_make(launch)]
@@ -228,6 +235,7 @@ class _Run:
                 self._make(to_make)
             for name in dict.fromkeys(launch.case for launch in members):
                 self._interim_analyses(self.cases[name])
+        self._count(self._devices, moment="after")
         self._record(RunEnded(launches=len(plan.launches)))
 
     def _is_to_make(self, launch: Launch) -> bool:
@@ -261,15 +269,44 @@ class _Run:
     ) -> None:
         altered = self.hand.alter(launch, event)
         self.clock.advance_to(moment)
+        devices = self.cases[launch.case].all_devices
+        if isinstance(event, LaunchStarted):
+            self._count(devices, launch.id, moment="before")
         if altered is not None:
             self._record(altered)
         if isinstance(event, LibrariesMapped) and not self.has_hashed:
             self._record(LibrariesHashed(digests={VIRTUAL_FILE: sha256(b"virtual")}))
             self.has_hashed = True
+        self._hold_back(devices, event)
+        if isinstance(event, LaunchEnded):
+            self._count(devices, launch.id, moment="after")
         if isinstance(event, LaunchStarted):
             open_launches[launch.id] = launch
         elif isinstance(event, LaunchEnded):
             del open_launches[launch.id]
+
+    @property
+    def _devices(self) -> tuple[str, ...]:
+        return tuple(one.id for one in self.node.system.identity.devices)
+
+    def _hold_back(self, devices: Sequence[str], event: Event) -> None:
+        """Let the counters of a launch's devices grow by the share of the time of its steps."""
+        for device in devices:
+            grown = (self.node.held_back or 0.0) * _steps_ns(event)
+            self.held_ns[device] = self.held_ns.get(device, 0.0) + grown
+
+    def _count(
+        self, devices: Sequence[str], launch: str = "", *, moment: Literal["before", "after"]
+    ) -> None:
+        """Read the counters of devices, where the node has any."""
+        for device in devices if self.node.held_back is not None else ():
+            counters = dict(zip(COUNTERS, (round(self.held_ns.get(device, 0.0)), 0), strict=True))
+            absent = UNKNOWN if (launch, moment) == ("", "before") else ()
+            self._record(
+                Counted(
+                    device=device, counters=counters, launch=launch, moment=moment, absent=absent
+                )
+            )
 
     def _kill(self, group: Sequence[Launch], courses: Mapping[str, list[_Timed]]) -> float:
         """The moment at which a launch of the group is cut short; infinite if none is."""
@@ -417,6 +454,19 @@ class _Run:
 
 
 _Timed = tuple[int, int, Launch, Event]
+
+
+def _steps_ns(event: Event) -> int:
+    """The time of steps that an event reports."""
+    match event:
+        case Started():
+            return event.first_step_ns
+        case Warmed():
+            return sum(event.wall_ns)
+        case Block():
+            return event.block_wall_ns
+        case _:
+            return 0
 
 
 def _checked(launch: Launch, phase: Phase, *, step: int) -> Checked:

@@ -66,6 +66,13 @@ SLOW_LAUNCHES = Criterion(
 DRIFT = Criterion(
     id="drift", kind="drift", title="Drift", metric="drift_per_30_minutes", at_most=0.01
 )
+THROTTLING = Criterion(
+    id="throttling",
+    kind="health",
+    title="Not slowed down",
+    metric="throttle_share",
+    at_most=0.02,
+)
 FUNCTIONAL = (
     Criterion(id="completion", kind="completion", title="Every launch completed"),
     Criterion(id="integrity", kind="integrity", title="Clocks agree, nothing was injected"),
@@ -195,6 +202,11 @@ def _healthy_runs() -> Iterator[Scenario]:
         also=_names_none,
     )
     yield Scenario(
+        name="nothing; devices that count the time in which heat holds them back",
+        node=replace(healthy_node(THROTTLING, num_cases=2), held_back=0.0),
+        expected=None,
+    )
+    yield Scenario(
         name="nothing; a launch cut short by accident, run resumed once",
         node=healthy_node(*ALL_LIMITS),
         hand=Hand(kills=1, slow_factor=0.0),
@@ -228,6 +240,11 @@ def _slow_devices() -> Iterator[Scenario]:
         ),
         expected=Expected(words=FAIL, criteria=("speed", "drift")),
         gap_seconds=110.0,
+    )
+    yield Scenario(
+        name="heat in 5 % of the time, which counters alone show",
+        node=replace(healthy_node(THROTTLING, num_cases=2), held_back=0.05),
+        expected=Expected(words=FAIL, criteria=("throttling",), reasons=("health",)),
     )
     yield Scenario(
         name="slower and slower, by 4 % in an hour",

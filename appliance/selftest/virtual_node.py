@@ -50,7 +50,11 @@ NO_PEAKS = Peaks(peak=())
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """A virtual node with its plan: all that a run of it is judged by, and its true times."""
+    """A virtual node with its plan: all that a run of it is judged by, and its true times.
+
+    `held_back` is the share of the time of steps in which heat holds its devices back, which their
+    counters alone show; None: nobody reads counters of them.
+    """
 
     plan: Plan
     system: System
@@ -59,6 +63,7 @@ class Node:
     peaks: Peaks
     timings: Mapping[str, Timing]
     digests: Mapping[str, str]
+    held_back: float | None = None
 
     def judge(self, lines: Sequence[Line] = ()) -> Judge:
         """The judge of production on this node's files, who has read these lines."""
