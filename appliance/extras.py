@@ -122,8 +122,14 @@ def installed_version(distribution: str) -> str | None:
     except metadata.PackageNotFoundError:
         if not _is_there(distribution):
             return None
-    others = metadata.packages_distributions().get(module_of(distribution), ())
+    others = _bringing(tuple(sys.path)).get(module_of(distribution), ())
     return metadata.version(others[0]) if others else None
+
+
+@cache
+def _bringing(_: tuple[str, ...]) -> Mapping[str, list[str]]:
+    """Distributions by the modules that they bring; reads what each one has installed."""
+    return metadata.packages_distributions()
 
 
 def importable_version(distribution: str) -> str | None:

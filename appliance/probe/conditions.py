@@ -180,11 +180,15 @@ def _rate(tree: Tree, path: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What one process has used so far: seconds of processor, bytes of memory."""
+    """What one process has used so far: seconds of processor, bytes of memory.
+
+    `ended_seconds` are those of its children that have ended.
+    """
 
     name: str
     seconds: float
     memory_bytes: int
+    ended_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +224,7 @@ def _usages() -> Iterator[tuple[int, float, Usage]]:
                     name=process.name(),
                     seconds=times.user + times.system,
                     memory_bytes=process.memory_info().rss,
+                    ended_seconds=times.children_user + times.children_system,
                 )
                 yield process.pid, process.create_time(), usage
         except psutil.Error:  # it ended, or may not be read: then it is not ours to name
@@ -264,11 +269,16 @@ def _used(before: Usage | None, after: Usage) -> float:
     return after.seconds - (before.seconds if before is not None else 0.0)
 
 
+def _ended(before: Usage | None, after: Usage) -> float:
+    """Seconds of a process's children that ended between."""
+    return after.ended_seconds - (before.ended_seconds if before is not None else 0.0)
+
+
 def neighbour_facts(tree: Tree, before: Moment, after: Moment) -> Facts:
     """What others used of the node, also where their processes cannot be seen."""
     seconds = after.at - before.at
     own = sum(
-        _used(before.processes.get(key), usage)
+        _used(before.processes.get(key), usage) + _ended(before.processes.get(key), usage)
         for key, usage in after.processes.items()
         if key[0] in before.own | after.own
     )

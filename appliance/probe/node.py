@@ -76,18 +76,19 @@ def probe(
     root: Path = Path("/"),
     environment: Mapping[str, str] | None = None,
     window_seconds: float = WINDOW_SECONDS,
+    since: conditions.Moment | None = None,
 ) -> System:
     """Read the node: devices of `vendors`, host, parts and conditions. Never fails for a gap.
 
-    `software` is what the worker reports of its libraries. The host is read beneath `root`.
+    `software` is what the worker reports of its libraries. The host is read beneath `root`. Other
+    processes are watched from the moment `since`, if there is one, and for `window_seconds`.
     """
     tree = Tree(root)
     environment = os.environ if environment is None else environment
-    before = conditions.observe(tree)
-    begin = time.monotonic()
+    before = since or conditions.observe(tree)
     devices = tuple(device for vendor in vendors for device in vendor.probe())
     identity = _identity(tree, devices, software or {}, environment)
-    time.sleep(max(0.0, window_seconds - (time.monotonic() - begin)))
+    time.sleep(max(0.0, window_seconds - (time.monotonic() - before.at)))
     after = conditions.observe(tree)
     return System(
         identity=identity,

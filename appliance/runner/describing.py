@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from appliance import extras
@@ -29,6 +31,8 @@ from appliance.records.workload import Resolved
 from appliance.runner.environment import child_environment, usable_cores
 
 DESCRIBE_SECONDS = 600.0
+PROVIDERS = f"import {probed_libraries.ONNX} as runtime; print(*runtime.get_available_providers())"
+"""Program that says what ONNX Runtime is built with, which no package metadata is sure of."""
 
 
 def describe(requests: Sequence[CaseRequest]) -> Answer:
@@ -54,7 +58,8 @@ def describe_present(
     """The same, but a request whose software is lacking is answered by that, and ends no other's.
 
     What lacks a library of `stack`, or has it outside its range, is not imported at all, and
-    neither is what is shipped. `libraries` must drive the devices that the requests are for.
+    neither is what is shipped. `libraries` must drive the devices that the requests are for: where
+    the package of ONNX Runtime may not, it alone is imported, in a child of its own, to say so.
     """
     if stack is not None and extras.TORCH not in stack.installed:
         raise UsageError(f"torch is not installed: {extras.line_for('torch')}")
@@ -66,7 +71,10 @@ def describe_present(
     late = iter(asked.resolved if asked else ())
     descriptions = {one.name: one for one in (asked.descriptions if asked else ())}
     for request, answer in pairs:
-        if isinstance(answer, Resolved) and request.workload not in descriptions:
+        is_resolved = isinstance(answer, Resolved) or (
+            isinstance(answer, Lacking) and answer.resolved is not None
+        )
+        if is_resolved and request.workload not in descriptions:
             descriptions[request.workload] = known.shipped.description(request.workload)
     return Answer(
         descriptions=tuple(descriptions.values()),
@@ -75,7 +83,7 @@ def describe_present(
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class _Known:
     """What is answered without the worker; `stack` and `libraries` None stand for no devices."""
 
@@ -95,8 +103,18 @@ class _Known:
         if probed_libraries.JAX in needed:
             lack = probed_libraries.plugin_lack(self.libraries)
         if probed_libraries.ONNX in needed and not probed_libraries.has_provider(self.libraries):
-            return None
+            if self._onnx_lack is None:
+                return None
+            lack = self._onnx_lack or lack
         return Lacking(lack=lack, resolved=resolved) if lack else resolved
+
+    @cached_property
+    def _onnx_lack(self) -> str | None:
+        """What ONNX Runtime lacks for the devices; None where it cannot be imported by itself."""
+        known = _providers()
+        if known is None or self.libraries is None:
+            return None
+        return probed_libraries.provider_lack(self.libraries, known)
 
 
 def software() -> Facts:
@@ -138,6 +156,30 @@ def describe_all() -> Answer:
 
 def _ask(requests: Sequence[CaseRequest], libraries: DeviceLibraries | None = None) -> Answer:
     question = to_json(Question(requests=tuple(requests), libraries=libraries))
+    try:
+        done = _run(worker_command("describe"), question)
+    except subprocess.TimeoutExpired:
+        raise ApplianceError(
+            f"the workloads did not describe themselves within {DESCRIBE_SECONDS:.0f} s: "
+            "see with `bench doctor` what holds them up"
+        ) from None
+    if done.returncode != 0:
+        raise _undescribed(done.returncode, done.stderr.decode("utf-8", "replace"))
+    return from_json(Answer, done.stdout, name="the worker's answer")
+
+
+def _providers() -> list[str] | None:
+    """Names of what ONNX Runtime computes by; None where it does not say."""
+    try:
+        done = _run([sys.executable, "-P", "-c", PROVIDERS])
+    except subprocess.TimeoutExpired:
+        return None
+    lines = done.stdout.decode("utf-8", "replace").splitlines()
+    return lines[-1].split() if done.returncode == 0 and lines else None
+
+
+def _run(command: Sequence[str], text: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """A child in a folder of its own, with the threads and the environment of a launch."""
     with tempfile.TemporaryDirectory(prefix="bench-") as work:
         environment = child_environment(
             inherited=os.environ,
@@ -146,24 +188,15 @@ def _ask(requests: Sequence[CaseRequest], libraries: DeviceLibraries | None = No
             vendor={},
             tokens={},
         )
-        try:
-            done = subprocess.run(  # noqa: S603 - our own worker
-                worker_command("describe"),
-                input=question,
-                capture_output=True,
-                env=environment,
-                cwd=work,
-                timeout=DESCRIBE_SECONDS,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise ApplianceError(
-                f"the workloads did not describe themselves within {DESCRIBE_SECONDS:.0f} s: "
-                "see with `bench doctor` what holds them up"
-            ) from None
-    if done.returncode != 0:
-        raise _undescribed(done.returncode, done.stderr.decode("utf-8", "replace"))
-    return from_json(Answer, done.stdout, name="the worker's answer")
+        return subprocess.run(  # noqa: S603 - our own worker, or our own program
+            command,
+            input=text,
+            capture_output=True,
+            env=environment,
+            cwd=work,
+            timeout=DESCRIBE_SECONDS,
+            check=False,
+        )
 
 
 def _undescribed(status: int, stderr: str) -> UsageError | ApplianceError:

@@ -31,7 +31,7 @@ from appliance.planning import challenge_window, library_ranges, workload_manife
 from appliance.planning.criterion_scope import MOST_ATTEMPTS
 from appliance.planning.plan import Place, PlanInputs, requests
 from appliance.planning.sessions import seconds_of_run
-from appliance.probe import node, redaction
+from appliance.probe import conditions, node, redaction
 from appliance.records.baseline import Baselines, Peaks
 from appliance.records.criteria import Criteria
 from appliance.records.journal import Injected, Line, RunPlanned, RunStarted
@@ -187,6 +187,7 @@ def prepare(
     `challenge` is the buyer's file; without one the node draws the run's seed. `redact`: no host
     name and no address of this machine stands in any record. `run_id` is drawn where it has none.
     """
+    since = conditions.observe(Tree())
     vendor = node.present(options.vendor)
     inputs = _read(options, vendor, challenge)
     now = datetime.now(UTC)
@@ -197,7 +198,7 @@ def prepare(
     answer = describing.describe_present(
         requests(inputs.suite, vendor.probe(), seed), stack=stack, libraries=vendor.libraries
     )
-    here = _probed(vendor, answer, draw_salt=redact)
+    here = _probed(vendor, answer, since, draw_salt=redact)
     if inputs.order is not None and options.order is not None:
         order_file.check_here(inputs.order, here.probed, options.order.name)
     figures = _figures(here.system, options.baseline)
@@ -314,8 +315,8 @@ def _check_window(inputs: _Inputs, plan: Plan, now: datetime) -> None:
             raise UsageError(reason)
 
 
-def _probed(vendor: Vendor, answer: Answer, *, draw_salt: bool) -> Node:
-    probed = node.probe((vendor,), software=answer.software)
+def _probed(vendor: Vendor, answer: Answer, since: conditions.Moment, *, draw_salt: bool) -> Node:
+    probed = node.probe((vendor,), software=answer.software, since=since)
     return redacted_node(vendor, probed, redaction.draw() if draw_salt else "")
 
 

@@ -294,6 +294,15 @@ def test_foreign_processes_are_the_busy_ones_that_are_not_ours(machine: Machine)
     assert facts["used_by_others"].value == pytest.approx((6.51 - 3.0) / 2.0)
 
 
+def test_a_child_of_ours_that_ended_meanwhile_is_none_of_the_others(machine: Machine) -> None:
+    before = moment(0.0, frozenset({1}), (1, "bench", 1.0))
+    (usage,) = before.processes.values()
+    processes = {(1, 0.0): replace(usage, seconds=2.0, ended_seconds=3.0)}
+    after = replace(before, at=2.0, processes=processes, busy_seconds=6.0)
+    facts = conditions.neighbour_facts(Tree(machine("kvm_guest")), before, after)
+    assert facts["used_by_others"].value == pytest.approx((5.0 - 4.0) / 2.0)
+
+
 def test_a_process_with_a_number_used_again_is_another_process() -> None:
     own: frozenset[int] = frozenset()
     before = conditions.Moment(

@@ -22,6 +22,9 @@ from appliance.errors import EvidenceError
 from appliance.records.journal import Line
 from appliance.records.json import adapter, from_json, sha256
 from appliance.records.plan import Plan
+from appliance.records.request import Answer, CaseRequest, Lacking
+from appliance.runner import describing
+from appliance.vendors import registry
 from appliance.verification.run_checks import check_conduct
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -307,3 +310,32 @@ def test_framework_that_does_not_import_is_software_and_no_crash(without_torch: 
     assert fix in without_torch.done.stderr
     assert without_torch.completion("gemm")["reason"] == "software"
     without_torch.conduct()
+
+
+# ------------------------------------------------------------------ what is asked before a run
+
+
+def test_no_workload_is_imported_to_learn_what_onnx_runtime_drives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its package is for processors here; only an import is sure of it, and none of torch."""
+    wanted = registry.libraries_of("cuda")
+    requests = [CaseRequest(workload="onnx_bert", small=True, parameters={})]
+
+    def worker(*_: object) -> Answer:
+        raise AssertionError
+
+    monkeypatch.setattr(describing, "_ask", worker)
+    monkeypatch.setattr(describing, "software", dict)
+    answer = describing.describe_present(requests, libraries=wanted)
+    (lacking,) = answer.resolved
+    assert isinstance(lacking, Lacking)
+    assert lacking.lack.startswith("ONNX Runtime has no CUDAExecutionProvider, only Azure")
+    assert lacking.resolved is not None
+    assert [one.name for one in answer.descriptions] == ["onnx_bert"]
+    monkeypatch.setattr(describing, "PROVIDERS", f"print('{wanted.onnx_provider}')")
+    (resolved,) = describing.describe_present(requests, libraries=wanted).resolved
+    assert resolved == lacking.resolved
+    monkeypatch.setattr(describing, "PROVIDERS", "import a_library_that_does_not_import")
+    with pytest.raises(AssertionError):  # whoever imports the workload says what is wrong with it
+        describing.describe_present(requests, libraries=wanted)
