@@ -102,6 +102,7 @@ class Resnet50Jpeg(ResnetTraining):
             cycle=InputCycle(of=ENDLESS),
             artifacts=target.artifacts,
             sampling=self.sampling(seed),
+            flops=target.flops,
             **self.facts(target),
         )
 

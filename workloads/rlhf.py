@@ -383,7 +383,7 @@ class Rlhf(Workload[State, Learned]):
                 seed=state.seed,
                 peers=state.training.peers,
                 training=state.training,
-                plan=self._plan(state.seed)(),
+                plan=self._plan(state.seed)(None),
                 followed=FOLLOWED,
             )
         )

@@ -298,7 +298,7 @@ def block(step: Step, stopwatch: Stopwatch, length: Length, hooks: BlockHooks = 
     """
     stopwatch.synchronise()
     gc.collect()
-    with _without_collection():
+    with without_collection():
         return _Course(step=step, stopwatch=stopwatch, length=length, hooks=hooks).run()
 
 
@@ -309,7 +309,7 @@ def empty_steps(step: Step, stopwatch: Stopwatch) -> tuple[int, ...]:
     """
     empty, length = step.emptied(), Length(steps=EMPTY_BLOCK_STEPS)
     stopwatch.synchronise()
-    with _without_collection():
+    with without_collection():
         blocks = [
             _Course(step=empty, stopwatch=stopwatch, length=length, hooks=NOTHING).run()
             for _ in range(NUM_EMPTY_BLOCKS)
@@ -318,7 +318,7 @@ def empty_steps(step: Step, stopwatch: Stopwatch) -> tuple[int, ...]:
 
 
 @contextmanager
-def _without_collection() -> Iterator[None]:
+def without_collection() -> Iterator[None]:
     """No garbage is collected between two readings of a clock."""
     was_enabled = gc.isenabled()
     gc.disable()

@@ -17,45 +17,41 @@ from appliance.records.journal import Check
 from workloads.parts.numerics.threads import by_parts
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
-Exact = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 SCALE = -0.5
 ARRAYS = {"copy": 2, "scale": 2, "add": 3, "triad": 3}  # arrays read or written
 ITEM = torch.float32.itemsize
-PIECE = 2**17
-"""Elements that a thread of the host compares at once, inside its own cache.
-
-Two threads are as fast as one where the pieces have 65,536 elements, and twice as fast from 131,072
-on: they wait for the interpreter between the operations (an EPYC with two cores).
-"""
 
 
-def _copied(first: Array, second: Array, out: Exact) -> None:
-    del second
-    np.copyto(out, first)
+def _copied(first: Array, second: Array, out: Array) -> Array:
+    del second, out
+    return first
 
 
-def _scaled(first: Array, second: Array, out: Exact) -> None:
+def _scaled(first: Array, second: Array, out: Array) -> Array:
     del first
-    np.multiply(second, SCALE, out=out, dtype=np.float64)
+    return np.multiply(second, np.float32(SCALE), out=out)
 
 
-def _added(first: Array, second: Array, out: Exact) -> None:
-    np.add(first, second, out=out, dtype=np.float64)
+def _added(first: Array, second: Array, out: Array) -> Array:
+    return np.add(first, second, out=out)
 
 
-def _triad(first: Array, second: Array, out: Exact) -> None:
-    _scaled(first, second, out)
-    np.add(out, first, out=out)
+def _triad(first: Array, second: Array, out: Array) -> Array:
+    return np.add(first, _scaled(first, second, out), out=out)
 
 
-FORMULAS: Mapping[str, Callable[[Array, Array, Exact], None]] = {
+FORMULAS: Mapping[str, Callable[[Array, Array, Array], Array]] = {
     "copy": _copied,
     "scale": _scaled,
     "add": _added,
     "triad": _triad,
 }
-"""Write the values in float64, of inputs in float32."""
+"""Give the exact values rounded once, in `out` where they are not an input themselves.
+
+A float32 addition rounds the exact sum once, and the product is exact where it is no subnormal
+number: what is drawn is 2**-15 in size at least.
+"""
 
 
 def run(name: str, first: torch.Tensor, second: torch.Tensor, out: torch.Tensor) -> None:
@@ -73,22 +69,14 @@ def run(name: str, first: torch.Tensor, second: torch.Tensor, out: torch.Tensor)
 def num_wrong(name: str, first: Array, second: Array, result: Array) -> int:
     """Elements whose bits are not those of the exact value rounded once.
 
-    In float64, where the value is exact or its second rounding harmless, by numpy in pieces:
-    another library than the one that is judged.
+    By numpy: another library than the one that is judged. Each call hands the interpreter over, on
+    which the other threads wait, so there are few.
     """
     if result.shape != first.shape or result.dtype != first.dtype:
         return max(first.size, 1)
-    formula, wrong = FORMULAS[name], 0
-    exact = np.empty(min(PIECE, first.size), np.float64)
-    rounded = np.empty_like(exact, np.float32)
-    for start in range(0, len(first), PIECE):
-        piece = slice(start, start + PIECE)
-        size = len(first[piece])
-        formula(first[piece], second[piece], exact[:size])
-        np.copyto(rounded[:size], exact[:size], casting="same_kind")
-        given = result[piece].view(np.int32)
-        wrong += int(np.count_nonzero(rounded[:size].view(np.int32) != given))
-    return wrong
+    exact = FORMULAS[name](first, second, np.empty_like(first)).view(np.int32)
+    given = result.view(np.int32)
+    return 0 if np.array_equal(exact, given) else int(np.count_nonzero(exact != given))
 
 
 def compare_drawn(

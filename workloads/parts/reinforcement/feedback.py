@@ -40,6 +40,7 @@ from workloads.parts.auditing.selection import draw_rows
 from workloads.parts.distributed import rank_checks
 from workloads.parts.distributed.sharding import Peers
 from workloads.parts.numerics.checksums import checksum, checksum_all
+from workloads.parts.numerics.host_copies import copies_on_host
 from workloads.parts.numerics.precision import compare_logits, on_host, rounding
 from workloads.parts.reinforcement import reinforcement
 from workloads.parts.reinforcement.actor_critic import (
@@ -63,7 +64,7 @@ from workloads.parts.training.inputs import DrawnSets
 from workloads.parts.training.layer_checks import put_back
 from workloads.parts.training.optimizers import AdamW
 from workloads.parts.training.state import Before as UpdateBefore
-from workloads.parts.training.state import Training, copied, restore, statistics_of
+from workloads.parts.training.state import Training, restore, statistics_of
 
 Tensors = Mapping[str, torch.Tensor]
 NUM_FOLLOWED = 2**15
@@ -620,7 +621,7 @@ class _Judge:
             batch={one: self._rollout[one][rows] for one in names},
             weights=weights,
             moments={},
-            statistics=copied(statistics_of(self.subject.model)),
+            statistics=copies_on_host(statistics_of(self.subject.model)),
             noise=None,
             frozen={},
         )
