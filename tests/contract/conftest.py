@@ -56,17 +56,14 @@ def remembering_rows(
     def remembered(
         rule: Optimizer, number: int, rows: Sequence[comparisons.Row]
     ) -> list[comparisons.Examined]:
-        named = {
-            (rule, number, *identity((row.start, row.gradient, row.end))): row for row in rows
-        }
+        keys = [(rule, number, *identity((row.start, row.gradient, row.end))) for row in rows]
         if len(kept) > MOST:
             kept.clear()
-        new = {key: row for key, row in named.items() if key not in kept}
-        for (key, row), result in zip(
-            new.items(), real(rule, number, list(new.values())), strict=True
-        ):
+        new = {key: row for key, row in zip(keys, rows, strict=True) if key not in kept}
+        results = real(rule, number, list(new.values()))
+        for (key, row), result in zip(new.items(), results, strict=True):
             kept[key] = row, result
-        return [kept[key][1] for key in named]
+        return [kept[key][1] for key in keys]
 
     return remembered, kept.clear
 
