@@ -15,13 +15,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import torch
 
-from workloads.parts.numerics.host_copies import small_on_host
+from workloads.parts.numerics.host_copies import SMALL, small_on_host
 
 _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _AT_ONCE = 2**22  # words: 32 MiB in 64 bits
+SHORT = 2**18
+"""Words of a tensor, whose weights are kept for others of its size: batches have few sizes."""
 _STEP, _MIX = 0x9E3779B97F4A7C15 - 2**64, 0x2545F4914F6CDD1D  # odd, of a random number generator
 
 
@@ -34,8 +37,20 @@ def checksum(tensor: torch.Tensor) -> int:
     mask = (1 << (8 * words.element_size())) - 1 if words.element_size() < 8 else -1  # noqa: PLR2004 - bytes of 64 bits
     for first in range(0, len(words), _AT_ONCE):
         part = words[first : first + _AT_ONCE].to(torch.int64, copy=True).bitwise_and_(mask)
-        total += int(part.mul_(_weights(first, len(part), part.device)).sum())
+        total += int(part.mul_(_weights_of(first, part)).sum())
     return total % 2**63
+
+
+def _weights_of(first: int, words: torch.Tensor) -> torch.Tensor:
+    """Weights of words from the place `first` on; the same tensor for those of many short ones."""
+    if first or len(words) > SHORT or words.device.type != "cpu":
+        return _weights(first, len(words), words.device)
+    return _first_weights(len(words))
+
+
+@lru_cache(maxsize=4)
+def _first_weights(count: int) -> torch.Tensor:
+    return _weights(0, count, torch.device("cpu"))
 
 
 def _weights(first: int, count: int, device: torch.device) -> torch.Tensor:
@@ -45,14 +60,13 @@ def _weights(first: int, count: int, device: torch.device) -> torch.Tensor:
 
 def checksum_all(tensors: Mapping[str, torch.Tensor]) -> int:
     """One number for all tensors and their names."""
-    return _joined(small_on_host(tensors))
+    return _joined(small_on_host(tensors, few=SMALL))
 
 
 def checksums_of_sets(sets: Sequence[Mapping[str, torch.Tensor]]) -> list[int]:
     """That number for each of several sets, whose small tensors are copied to the host together."""
-    named = small_on_host(
-        {(n, name): one for n, own in enumerate(sets) for name, one in own.items()}
-    )
+    named = {(n, name): one for n, own in enumerate(sets) for name, one in own.items()}
+    named = small_on_host(named, few=SMALL)
     return [_joined({name: named[n, name] for name in own}) for n, own in enumerate(sets)]
 
 

@@ -25,15 +25,17 @@ TOGETHER = 2**26
 """Bytes that go together at most; of so few all go, however long each is."""
 
 
-def small_on_host(named: Mapping[Key, torch.Tensor]) -> dict[Key, torch.Tensor]:
-    """The same tensors, of which those of an accelerator are copies on the host, if they are small.
+def small_on_host(
+    named: Mapping[Key, torch.Tensor], few: int = TOGETHER
+) -> dict[Key, torch.Tensor]:
+    """The same tensors, of which small ones of an accelerator are copies on the host.
 
-    Or if all are small together.
+    All of them where they are at most `few` bytes together.
     """
     result = {name: tensor.detach() for name, tensor in named.items()}
     movable = {name: one for name, one in result.items() if _is_movable(one)}
-    is_little = sum(one.nbytes for one in movable.values()) <= TOGETHER
-    longest = TOGETHER if is_little else SMALL
+    is_little = sum(one.nbytes for one in movable.values()) <= few
+    longest = few if is_little else SMALL
     for group in _groups({n: one for n, one in movable.items() if one.nbytes <= longest}):
         moved = _together([result[name] for name in group])
         result.update(zip(group, moved, strict=True))
