@@ -6,7 +6,7 @@ is asked a hundred times of a step of which one tensor at a time has changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,8 @@ import pytest
 import torch
 
 from workloads.parts.diffusion import flux
-from workloads.parts.training import checks, comparisons, reference, rules
+from workloads.parts.training import checks, comparisons, reference
+from workloads.parts.training.optimizers import Optimizer
 from workloads.parts.training.state import Before, Training
 
 Forget = Callable[[], None]
@@ -46,10 +47,32 @@ def remembering(real: Callable[..., Any], most: int = MOST) -> tuple[Callable[..
     return remembered, kept.clear
 
 
+def remembering_rows(
+    real: Callable[..., list[comparisons.Examined]],
+) -> tuple[Callable[..., Any], Forget]:
+    """The same of what examines the tensors of a step: each of them is remembered for itself."""
+    kept: dict[tuple[object, ...], tuple[comparisons.Row, comparisons.Examined]] = {}
+
+    def remembered(
+        rule: Optimizer, number: int, rows: Sequence[comparisons.Row]
+    ) -> list[comparisons.Examined]:
+        keys = [(rule, number, *identity((row.start, row.gradient, row.end))) for row in rows]
+        if len(kept) > MOST:
+            kept.clear()
+        new = {key: row for key, row in zip(keys, rows, strict=True) if key not in kept}
+        results = real(rule, number, list(new.values()))
+        for (key, row), result in zip(new.items(), results, strict=True):
+            kept[key] = row, result
+        return [kept[key][1] for key in keys]
+
+    return remembered, kept.clear
+
+
 def identity(argument: object) -> Iterator[object]:
     """A tensor is itself until someone writes into it, a snapshot is what it is for ever."""
     if isinstance(argument, torch.Tensor):
-        yield id(argument), argument.data_ptr(), argument._version
+        form = argument.shape, argument.stride(), argument.dtype
+        yield argument.data_ptr(), argument._version, form
     elif isinstance(argument, dict):
         for name, value in argument.items():
             yield name
@@ -73,15 +96,16 @@ def remembered_results() -> Iterator[list[Forget]]:
         for module, name, most in (
             (reference, "reference_of", 2),
             (reference, "repeated", 2),
-            (comparisons, "update_errors", MOST),
             (comparisons, "distance_of", MOST),
-            (rules, "facts", MOST),
             (checks, "checksums_of", 2),
             (flux, "in_float64", 1),
         ):
             function, clear = remembering(getattr(module, name), most)
             forget.append(clear)
             stack.enter_context(mock.patch.object(module, name, function))
+        examined, clear = remembering_rows(comparisons.examined)
+        forget.append(clear)
+        stack.enter_context(mock.patch.object(comparisons, "examined", examined))
         yield forget
 
 

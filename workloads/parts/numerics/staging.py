@@ -27,8 +27,12 @@ BUFFER = 2**24
 """Bytes of one buffer."""
 MOST_BUFFERS = 16
 """Buffers of a process: as many threads hash what a bus of the fifth generation brings."""
-ELEMENTS = 2**16
-"""Of each tensor in a part: half a MiB in float64, so that a few stay in a processor's cache."""
+ELEMENTS = 2**17
+"""Of each tensor in a part: a MiB in float64, so that a few stay in a processor's caches.
+
+An operator on so many takes some 50 us, beside which the interpreter, which one thread has at a
+time, is short: of half as many 16 threads would wait for it as long as they work.
+"""
 _START = 64
 """Multiple of bytes at which each piece begins in a buffer, whatever its numbers."""
 
@@ -103,15 +107,14 @@ def _copied(pieces: Sequence[torch.Tensor], buffer: torch.Tensor) -> list[torch.
 def _wait_for(devices: set[torch.device]) -> None:
     """Wait for what this thread has asked of its streams so far, and let others have the processor.
 
-    The copies went into the stream that is this thread's, after all that was asked of it before.
+    The copies went into the stream that is this thread's, after all that was asked of it before. A
+    new thread begins on the first device, which another rank may have.
     """
-    events = []
     for device in devices:
-        event = torch.Event(device, blocking=True)
-        event.record(torch.accelerator.current_stream(device))
-        events.append(event)
-    for event in events:
-        event.synchronize()
+        with torch.get_device_module(device.type).device(device):
+            event = torch.Event(device, blocking=True)
+            event.record()
+            event.synchronize()
 
 
 # ------------------------------------------------------------------ several tensors together

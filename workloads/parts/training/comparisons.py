@@ -113,10 +113,10 @@ def _joined(row: Row, looks: Sequence[tuple[rules.Part, list[float]]]) -> Examin
 def check_update(before: Before, tensors: Mapping[str, Examined]) -> Iterator[Check]:
     bound = _ROUNDINGS * max(unit_roundoff(weight.dtype) for weight in before.weights.values())
     for kind in ("weights", "moments"):
-        errors = [getattr(one, kind) for one in tensors.values()]
+        errors = [getattr(one, kind) for one in tensors.values() if getattr(one, kind) is not None]
         yield Check(
             name=f"updated {kind}, given the gradients",
-            error=_largest([torch.tensor(one) for one in errors if one is not None]),
+            error=torch.tensor(errors, dtype=torch.float64).max().item(),  # NaN if there is one
             bound=bound,
             detects=bound,
             detects_what="error of one element, relative to the terms that make it",

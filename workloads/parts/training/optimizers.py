@@ -129,14 +129,16 @@ class AdamW:
         (beta1, beta2), learning_rate = self.betas, self.learning_rate_at(number)
         first = moments.get("exp_avg", torch.zeros_like(weight))
         second = moments.get("exp_avg_sq", torch.zeros_like(weight))
-        mean = first + (1 - beta1) * (gradient - first)
-        square = beta2 * second + (1 - beta2) * gradient.square()
-        divisor = (square / (1 - beta2 ** (number + 1))).sqrt() + self.epsilon
+        # What each operator would make anew it writes over what the one before has made.
+        mean = (gradient - first).mul_(1 - beta1).add_(first)
+        square = gradient.square().mul_(1 - beta2).add_(beta2 * second)
+        divisor = (square / (1 - beta2 ** (number + 1))).sqrt_().add_(self.epsilon)
         pace = learning_rate / (1 - beta1 ** (number + 1)) / divisor
         decayed = weight * (1 - learning_rate * self._decay_of(weight))
-        size = first.abs() + gradient.abs()
+        size = first.abs().add_(gradient.abs())
+        weights = Updated(value=decayed.sub_(pace * mean), size=weight.abs().add_(pace * size))
         return {
-            "weight": Updated(value=decayed - pace * mean, size=weight.abs() + pace * size),
+            "weight": weights,
             "exp_avg": Updated(value=mean, size=size),
             "exp_avg_sq": Updated(value=square, size=square),
         }

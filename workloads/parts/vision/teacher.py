@@ -73,9 +73,7 @@ def check_average(before: Before, output: Trained, momentum: float) -> Iterator[
         for name in before.statistics
         if _leader(name) in output.weights
     }
-    looks = staging.by_parts_of(
-        list(pairs.values()), lambda _, parts: _looked_at(*parts, momentum=momentum)
-    )
+    looks = staging.by_parts_of(list(pairs.values()), lambda _, parts: _looked_at(momentum, *parts))
     still = sum(not any(has_moved for has_moved, _ in parts) for parts in looks)
     yield Check(name="teacher's tensors that stood still", error=still, bound=0.0, kind="exact")
     errors = torch.tensor([error for parts in looks for _, error in parts], dtype=torch.float64)
@@ -94,7 +92,7 @@ def _leader(name: str) -> str:
 
 
 def _looked_at(
-    old: torch.Tensor, leader: torch.Tensor, new: torch.Tensor, momentum: float
+    momentum: float, old: torch.Tensor, leader: torch.Tensor, new: torch.Tensor
 ) -> tuple[bool, float]:
     """Whether some elements of the teacher have moved, and their largest error."""
     start, goal = on_host(old), on_host(leader)
