@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
@@ -14,6 +14,7 @@ import torch
 from appliance.linux.cgroup import cpu_quota
 from appliance.linux.sysfs import Tree, Unreadable
 
+Given = TypeVar("Given")
 Result = TypeVar("Result")
 A_THREADS_WORTH = 2**23
 """Bytes of tensors for which another thread is worth waking.
@@ -49,6 +50,25 @@ def on_threads(number: int) -> Iterator[None]:
 def on_few_threads(num_bytes: int) -> AbstractContextManager[None]:
     """While it is entered, as many threads as tensors of so many bytes are worth."""
     return on_threads(max(1, min(torch.get_num_threads(), num_bytes // A_THREADS_WORTH)))
+
+
+def each_on_a_thread(
+    work: Callable[[Given], Result], given: Sequence[Given], most: int | None = None
+) -> Iterator[Result]:
+    """What some work gives of each, in their order, on as many threads as torch may use.
+
+    Or on `most`. Torch's operators have one thread in each: of many small tensors that takes less
+    than to wake all threads for every operator. An exception of the work passes through.
+    """
+    threads = min(len(given), torch.get_num_threads(), most or len(given))
+    if threads <= 1:
+        yield from map(work, given)
+        return
+    with (
+        on_threads(1),
+        ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool,
+    ):
+        yield from pool.map(work, given)
 
 
 def by_parts(count: int, size: int, work: Callable[[slice], Result]) -> list[Result]:
