@@ -37,7 +37,8 @@ makes references, times {cores} cores. The rates are measured, and named in
 
 {rates}
 
-An estimate counts operations alone; where a check was measured, that stands beside.
+An estimate counts operations, and is no less than what was measured of the row, which stands
+beside: on a virtual machine's {cores} cores, which are half as many cores of two threads each.
 
 It is of one check. The reference of the first output is made by a case's untimed launch, and read
 by its others, where the row trains or decodes. One timed launch of each case has a last output
