@@ -114,19 +114,20 @@ class DigitsMlp(TimeToTarget[State, Trained]):
         model = seeded(seed, self._model).to(target.device)
         rule = AdamW(learning_rate=0.01, steps=self.num_steps)
         order = self._order(int((~is_held_out).sum()), seed)
+        inputs, classes = (
+            torch.split(one[~is_held_out][order].to(target.device), self.batch)
+            for one in (images, labels)
+        )
         return State(
             training=Training(
                 model=model,
                 rule=rule,
                 optimizer=rule.make(model),
                 batches=[
-                    {
-                        "inputs": images[~is_held_out][chosen].to(target.device),
-                        "labels": labels[~is_held_out][chosen].to(target.device),
-                    }
-                    for chosen in order
+                    {"inputs": one, "labels": other}
+                    for one, other in zip(inputs, classes, strict=True)
                 ],
-                cycle=InputCycle(of=len(order)),
+                cycle=InputCycle(of=self.num_steps),
                 dtype=torch.float32,
                 error_bounds=ERROR_BOUNDS,
                 artifacts=target.artifacts,
@@ -135,12 +136,12 @@ class DigitsMlp(TimeToTarget[State, Trained]):
             labels=labels[is_held_out],
         )
 
-    def _order(self, count: int, seed: int) -> tuple[torch.Tensor, ...]:
-        """Indices of each step's batch: one random order of all images after another."""
+    def _order(self, count: int, seed: int) -> torch.Tensor:
+        """Indices of the images of all batches: one random order of all images after another."""
         rng = torch.Generator().manual_seed(seed)
         passes = self.num_steps * self.batch // count + 1
         indices = torch.cat([torch.randperm(count, generator=rng) for _ in range(passes)])
-        return torch.split(indices[: self.num_steps * self.batch], self.batch)
+        return indices[: self.num_steps * self.batch]
 
     def step(self, state: State) -> Trained:
         return train_step(state.training)

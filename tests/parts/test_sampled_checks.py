@@ -340,6 +340,17 @@ def test_limits_are_those_of_the_estimate_of_references() -> None:
         assert math.isclose(kept[kind], most, rel_tol=1e-9)
 
 
+def test_operations_that_the_plan_counted_are_not_counted_again() -> None:
+    def count() -> float:
+        raise AssertionError
+
+    for kind, most in sampling.MOST_OPERATIONS.items():
+        sampled = sampling.Sampling(seed=SEED, batch=1)
+        plan = sampling.beyond(kind, count, sampled)
+        assert [plan(most), plan(1.01 * most + 1)] == [None, sampled]
+        assert sampling.beyond(kind, lambda: 1e15, sampled)(None) is sampled
+
+
 def test_small_sizes_are_followed_whole_unless_they_are_too_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,10 @@ from torch import nn
 
 from appliance.generator.maps import NORMAL
 from workloads.contract.target import Artifacts, Target
+from workloads.digits_mlp import DigitsMlp
 from workloads.parts.drawing import drawn
 from workloads.parts.drawing.drawn import Draws
+from workloads.parts.numerics import host_copies
 
 Check = Callable[[], None]
 ATTEMPTS = 20
@@ -143,6 +146,46 @@ def copies_to_the_host_when_somebody_waits() -> None:
     assert torch.equal(target, torch.zeros(4))
     torch.accelerator.synchronize()
     assert torch.equal(target, torch.arange(4.0))
+
+
+@check()
+def copies_small_tensors_together() -> None:
+    matrix = torch.arange(24.0).reshape(2, 3, 2, 2)
+    kinds = [torch.tensor(7), matrix.bfloat16(), matrix[:, 1], matrix > 3, torch.empty(0)]
+    kinds += [matrix.to(memory_format=torch.channels_last), torch.ones(2, dtype=torch.complex64)]
+    many = {number: one.to("simulated:0") for number, one in enumerate(kinds * 50)}
+    (before, _), long = torch.simulated.calls(0), torch.ones(2**18 + 1, device="simulated:0")
+    copies = host_copies.copies_on_host(many)
+    assert torch.simulated.calls(0)[0] - before < len(many)
+    assert [one.device.type for one in copies.values()] == ["cpu"] * len(many)
+    assert all(_are_same(many[number], one) for number, one in copies.items())
+    copies[1].add_(1)
+    assert copies[8].equal(kinds[1])
+    assert copies[8]._version == 0
+    few, more = (dict.fromkeys(range(count), long) for count in (2, 65))
+    assert {one.device.type for one in host_copies.small_on_host(few).values()} == {"cpu"}
+    assert all(one.device == long.device for one in host_copies.small_on_host(more).values())
+
+
+def _are_same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.dtype == other.dtype and one.shape == other.shape and one.cpu().equal(other)
+
+
+@check()
+def judges_a_step_after_few_copies() -> None:
+    workload = DigitsMlp(**DigitsMlp.small)
+    with tempfile.TemporaryDirectory() as folder:
+        target = Target(device=torch.device("simulated:0"), artifacts=Artifacts(Path(folder)))
+        state = workload.build(target, 7)
+        before = workload.snapshot(state)
+        output = workload.step(state)
+        calls, _ = torch.simulated.calls(0)
+        checks = list(workload.check(before, state, output))
+        assert torch.simulated.calls(0)[0] - calls < 40  # of 19 tensors each by itself, 280
+        assert all(one.is_within for one in checks)
+        spoilt = replace(output, weights={n: 1.01 * w for n, w in output.weights.items()})
+        wrong = [one.name for one in workload.check(before, state, spoilt) if not one.is_within]
+        assert wrong == ["updated weights, given the gradients"]
 
 
 @check(MEMORY="1048576")

@@ -3,15 +3,20 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+from appliance.errors import ApplianceError
+from appliance.records.journal import Check
 from workloads.contract.failures import ParameterError
 from workloads.contract.target import Artifacts, Target
+from workloads.gemm import Gemm
 from workloads.gemm_float8 import GemmFloat8
 from workloads.gemm_int8 import GemmInt8
 from workloads.op_float8 import OpFloat8
 from workloads.op_int8 import OpInt8
+from workloads.parts.matmul.dense import REFERENCE
 from workloads.parts.matmul.float8 import MOST_HELD, narrow_error
 from workloads.parts.operators.family import OperatorFamily
 
@@ -128,3 +133,32 @@ def test_shapes_that_a_devices_library_refuses_are_refused_in_one_sentence(
     (name, value), *_ = sizes.items()
     with pytest.raises(ParameterError, match=f"^{name} is {value}: give "):
         GemmInt8(**{"m": 32, "n": 32, "k": 32, **sizes})
+
+
+def test_what_the_first_operands_give_is_made_once_per_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digests: dict[str, str] = {}
+
+    def checks() -> list[Check]:
+        artifacts = Artifacts(tmp_path, dict(digests), report)
+        state = gemm.build(Target(device=torch.device("cpu"), artifacts=artifacts), 7)
+        product = gemm.step(state)
+        product[3] *= factor
+        return list(gemm.check(None, state, product))
+
+    def report(name: str, path: Path, digest: str, is_made: bool) -> None:  # noqa: FBT001
+        del path
+        assert is_made is (name not in digests)
+        digests[name] = digest
+
+    gemm, factor = Gemm(dtype="float32", m=32, n=32, k=1024), 1.0
+    made = checks()
+    monkeypatch.setattr(Gemm, "_computed", None)
+    assert checks() == made
+    assert all(check.is_within for check in made)
+    factor = 1.001
+    assert not all(check.is_within for check in checks())
+    np.save(tmp_path / REFERENCE, np.zeros(17 * 32))
+    with pytest.raises(ApplianceError, match=f"{REFERENCE} changed"):
+        checks()

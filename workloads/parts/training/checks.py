@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 
 import torch
@@ -43,9 +44,12 @@ from workloads.parts.training.state import (
 def check_step(before: Before, state: Training, output: Trained) -> Iterator[Check]:
     """Judge everything that the step made; the cheap checks first.
 
-    On as many threads of the host as what is judged is worth.
+    Beside an accelerator on as many threads of the host as what is judged is worth. Processors
+    that are judged themselves keep theirs: with others they add up a step that is run again in
+    another order.
     """
-    with on_few_threads(_num_bytes(before, output)):
+    is_apart = next(state.model.parameters()).device.type != "cpu"
+    with on_few_threads(_num_bytes(before, output)) if is_apart else nullcontext():
         if state.peers is None:
             yield from _judged(before, state, output)
             return
