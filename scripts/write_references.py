@@ -57,6 +57,11 @@ input alone with the probability that it is drawn, 1 over the batch. The loss is
 what the model called. Where a model has more than two billion parameters the layers are drawn too.
 Each check states its probability in the record.
 
+A device that the step fills may lack the memory to run it once more beside what it left there. Then
+moments, gradients and logits go to the host meanwhile, and if that is not enough a quarter of the
+device's memory of what the forward pass keeps. A step that is not run again even so has not been
+judged, and its row is INCONCLUSIVE (`coverage`). Ranks that train together have no such way out.
+
 """
 
 
