@@ -37,7 +37,8 @@ makes references, times {cores} cores. The rates are measured, and named in
 
 {rates}
 
-An estimate counts operations alone; where a check was measured, that stands beside.
+An estimate counts operations, and is no less than what was measured of the row, which stands
+beside: on a virtual machine's {cores} cores, which are half as many cores of two threads each.
 
 It is of one check. The reference of the first output is made by a case's untimed launch, and read
 by its others, where the row trains or decodes. One timed launch of each case has a last output
@@ -55,6 +56,11 @@ channels. So a layer that is wrong for every input is found in every step, and w
 input alone with the probability that it is drawn, 1 over the batch. The loss is made in float64 of
 what the model called. Where a model has more than two billion parameters the layers are drawn too.
 Each check states its probability in the record.
+
+A device that the step fills may lack the memory to run it once more beside what it left there. Then
+moments, gradients and logits go to the host meanwhile, and if that is not enough a quarter of the
+device's memory of what the forward pass keeps. A step that is not run again even so has not been
+judged, and its row is INCONCLUSIVE (`coverage`). Ranks that train together have no such way out.
 
 """
 

@@ -73,7 +73,8 @@ def estimate(
     reference = file.seconds(case.workload, case.parameters, case.work.flops, file.cores) or 0.0
     build = build_times.seconds(case, model)
     clocks = protocol.calibration_seconds
-    untimed = SETUP_SECONDS + build + FIRST_STEPS * step + clocks + reference
+    beside = file.beside_seconds(case.workload, case.work.flops)
+    untimed = SETUP_SECONDS + build + FIRST_STEPS * step + clocks + reference + beside
     warm_up = launch_constants.warm_up_seconds(protocol, step)
     timed = warm_up + protocol.blocks * _block_seconds(case, step, protocol)
     return Known(

@@ -32,7 +32,9 @@ class Reference(Record):
     `share` is the part of the step's operations, at most, and `what` says it in words; where the
     parameter called `parts` says in how many parts a step takes its batch, it is of one of them.
     `chance` is with what probability a fault is in what is followed, where that is not all.
-    `measured` is what a check took where that is known, `measured_seconds` at least.
+    `measured` is what a check took where that is known, `measured_seconds` at least, of a step of
+    `measured_flops`. `beside_seconds` is what else the host did for the output of that step: its
+    digest, its other checks, and the copy of the state before it.
     """
 
     workload: str
@@ -43,6 +45,12 @@ class Reference(Record):
     chance: str = ""
     measured: str = ""
     measured_seconds: Number = 0.0
+    measured_flops: Number = 0.0
+    beside_seconds: Number = 0.0
+
+    def part_of_measured(self, flops: float) -> float:
+        """How much of the measured step this one is, at most all of it."""
+        return min(1.0, flops / self.measured_flops) if self.measured_flops else 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,14 +71,24 @@ class References(Record):
     ) -> float | None:
         """Seconds of one check of a step with so many operations on so many cores.
 
-        None where the workload is not in the file, or its step has no count.
+        No less than was measured of one with as many. None where the workload is not in the file,
+        or its step has no count.
         """
         reference = self.of(workload)
         if reference is None or flops is None:
             return None
         rate = self.rate[reference.rate].flops_per_core_second
         num_parts = int(parameters.get(reference.parts, 1)) if reference.parts else 1
-        return reference.share * flops / (num_parts * rate * cores)
+        counted = reference.share * flops / (num_parts * rate * cores)
+        least = reference.measured_seconds * reference.part_of_measured(flops)
+        return max(counted, least * self.cores / cores)
+
+    def beside_seconds(self, workload: str, flops: float | None) -> float:
+        """Seconds of the host beside it, as far as they were measured."""
+        reference = self.of(workload)
+        if reference is None or flops is None:
+            return 0.0
+        return reference.beside_seconds * reference.part_of_measured(flops)
 
 
 @cache

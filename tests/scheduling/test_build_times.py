@@ -19,12 +19,27 @@ LARGE = replace(a_case("llama"), small=False, num_parameters=6_738_415_616)
 DRAWN = sorted(name for one in build_times.load().drawn for name in one.workloads)
 
 
-def test_a_device_that_draws_the_weights_moves_them_more_than_once_in_less_than_a_second() -> None:
+def test_a_device_that_draws_the_weights_moves_them_more_than_once() -> None:
     written = 2 * 6_738_415_616 / 3.35e12
-    assert build_times.load().host_seconds + 2 * written < build_times.seconds(LARGE, H100) < 1.0
+    assert build_times.load().host_seconds + 2 * written < build_times.seconds(LARGE, H100) < 4.0
     twice = replace(LARGE, num_parameters=2 * 6_738_415_616)
     more = build_times.seconds(twice, H100) - build_times.seconds(LARGE, H100)
     assert more == pytest.approx(build_times.seconds(LARGE, H100) - build_times.load().host_seconds)
+
+
+@pytest.mark.parametrize(
+    ("workload", "parameters", "measured"),
+    [
+        ("llama", 6_738_415_616, 1.338),
+        ("llava", 7_063_427_072, 3.714),
+        ("vjepa", 654_000_000, 1.845),
+    ],
+)
+def test_a_build_takes_no_less_than_was_measured(
+    workload: str, parameters: int, measured: float
+) -> None:
+    case = replace(LARGE, workload=workload, num_parameters=parameters)
+    assert measured * 0.99 < build_times.seconds(case, H100) < measured + 2.5
 
 
 def test_any_other_build_takes_what_models_and_products_take() -> None:

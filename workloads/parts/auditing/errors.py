@@ -47,6 +47,14 @@ class Errors:
         if not error <= self.largest.get(kind, -1.0):
             self.largest[kind], self.where[kind] = error, name
 
+    def add(self, other: Errors) -> None:
+        """Note what another one has, as if it had been compared here."""
+        self.num_results += other.num_results
+        self.followed |= other.followed
+        for kind, error in other.largest.items():
+            if not error <= self.largest.get(kind, -1.0):
+                self.largest[kind], self.where[kind] = error, other.where[kind]
+
     def fail(self, kind: Kind, name: str) -> None:
         """Note a result that could not be compared."""
         self.compare(kind, name, None, None)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from workloads.parts.auditing import layers, replay
 from workloads.parts.auditing.calls import Call
 from workloads.parts.auditing.errors import Errors
 from workloads.parts.auditing.selection import Rows
 from workloads.parts.auditing.weights import Sums
+from workloads.parts.distributed import tensors
+from workloads.parts.numerics.threads import each_on_a_thread
 
 
 @dataclass(kw_only=True)
@@ -28,10 +30,25 @@ class Following:
     statistics: layers.Statistics = field(default_factory=dict)
 
     def follow(self, calls: Iterable[Call]) -> None:
-        """Follow these calls and those inside of them."""
-        for call in calls:
-            for one in call.all_calls():
-                self._follow(one)
+        """Follow these calls and those inside of them.
+
+        Each is followed alone, so they share the threads of the host, and what is noted of them is
+        put together in their order: it is the same on any number of threads. But where weights are
+        shared out among ranks, which gather them all in the same order, one by one.
+        """
+        every = [one for call in calls for one in call.all_calls()]
+        is_shared_out = any(map(_is_shared_out, every))
+        for part in each_on_a_thread(self._followed, every, 1 if is_shared_out else None):
+            self.errors.add(part.errors)
+            self.sums.add_all(part.sums)
+            self.statistics.update(part.statistics)
+
+    def _followed(self, call: Call) -> Following:
+        """What is noted of one call."""
+        errors = Errors(average=self.errors.average)
+        part = replace(self, errors=errors, sums=Sums(names=self.sums.names), statistics={})
+        part._follow(call)  # noqa: SLF001 - of its own kind
+        return part
 
     def add_own(self, call: Call, own: replay.Twins) -> None:
         """Add the gradients of a module's own weights, which are over all rows."""
@@ -51,3 +68,7 @@ class Following:
         own = replay.follow_call(call if is_whole else call.narrow(self.rows), self.errors)
         if is_whole and call.channels is None:
             self.add_own(call, own)
+
+
+def _is_shared_out(call: Call) -> bool:
+    return any(map(tensors.is_shared_out, call.module.parameters(recurse=False)))

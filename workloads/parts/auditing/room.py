@@ -24,6 +24,7 @@ Result = TypeVar("Result")
 Tensors = Sequence[torch.Tensor]
 SHARE = 0.25
 """Of a device's memory, what the forward pass may keep on the host."""
+GAPS = 1.1
 SMALLEST = 2**20
 """Bytes of a tensor that is worth a copy."""
 
@@ -42,6 +43,26 @@ def with_room(model: torch.nn.Module, beside: Tensors, run: Callable[[], Result]
         gc.collect()  # what the attempt held in cycles
         _hand_back(weights[0].device)
     return None
+
+
+def holds(weights: Tensors, extra: int) -> bool:
+    """Whether a device surely holds so many bytes more beside a step that is run again.
+
+    That takes no more than the most that was ever in use took beside these weights, and a tenth for
+    the gaps between blocks.
+    """
+    device = weights[0].device
+    if device.type == "cpu":
+        return False
+    try:
+        free, _ = torch.accelerator.get_memory_info(device)
+        unused = torch.accelerator.memory_reserved(device)
+        unused -= torch.accelerator.memory_allocated(device)
+        most = torch.accelerator.max_memory_allocated(device)
+    except RuntimeError:  # a device that does not say
+        return False
+    held = sum(local(one.detach()).nbytes for one in weights)
+    return int(free) + unused - extra > GAPS * (most - held)
 
 
 def _attempted(

@@ -34,12 +34,20 @@ class Sums:
         """Add what one call gives to a part of a weight's gradient."""
         if not weight.requires_grad:
             return
-        name = self.names[id(weight)]
+        self._add(self.names[id(weight)], Sum(pick=pick, exact=exact, squares=squares))
+
+    def add_all(self, other: Sums) -> None:
+        """Add what another one has."""
+        for name, one in other.of.items():
+            self._add(name, one)
+
+    def _add(self, name: str, one: Sum) -> None:
         if name in self.of:
-            self.of[name].exact += exact
-            self.of[name].squares += squares
+            self.of[name].exact += one.exact
+            self.of[name].squares += one.squares
         else:
-            self.of[name] = Sum(pick=pick, exact=exact.clone(), squares=squares.clone())
+            exact, squares = one.exact.clone(), one.squares.clone()
+            self.of[name] = Sum(pick=one.pick, exact=exact, squares=squares)
 
     def compare(self, gradients: dict[str, torch.Tensor], errors: Errors) -> None:
         """Hold the gradients (of the parts) to the sums, averaged over the ranks."""

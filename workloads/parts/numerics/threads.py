@@ -14,7 +14,7 @@ import torch
 from appliance.linux.cgroup import cpu_quota
 from appliance.linux.sysfs import Tree, Unreadable
 
-Item = TypeVar("Item")
+Given = TypeVar("Given")
 Result = TypeVar("Result")
 A_THREADS_WORTH = 2**23
 """Bytes of tensors for which another thread is worth waking.
@@ -51,6 +51,25 @@ def on_few_threads(num_bytes: int) -> AbstractContextManager[None]:
     return on_threads(max(1, min(torch.get_num_threads(), num_bytes // A_THREADS_WORTH)))
 
 
+def each_on_a_thread(
+    work: Callable[[Given], Result], given: Sequence[Given], most: int | None = None
+) -> Iterator[Result]:
+    """What some work gives of each, in their order, on as many threads as torch may use.
+
+    Or on `most`. Torch's operators have one thread in each: of many small tensors that takes less
+    than to wake all threads for every operator. An exception of the work passes through.
+    """
+    threads = min(len(given), torch.get_num_threads(), most or len(given))
+    if threads <= 1:
+        yield from map(work, given)
+        return
+    with (
+        on_threads(1),
+        ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool,
+    ):
+        yield from pool.map(work, given)
+
+
 def by_parts(count: int, size: int, work: Callable[[slice], Result]) -> list[Result]:
     """What some work gives of each part of `size` of `count` elements, the first part first.
 
@@ -65,15 +84,6 @@ def by_parts(count: int, size: int, work: Callable[[slice], Result]) -> list[Res
         return list(pool.map(work, parts))
 
 
-def on_each(items: Sequence[Item], work: Callable[[Item], Result]) -> list[Result]:
-    """What some work of torch gives of each item, the first item first.
-
-    On as many threads as torch may use, on each of which torch's operators have that one alone: a
-    new thread takes the number that is set when it first asks. An exception of the work passes
-    through.
-    """
-    threads = min(torch.get_num_threads(), len(items))
-    if threads <= 1:
-        return [work(item) for item in items]
-    with on_threads(1), ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(work, items))
+def on_each(items: Sequence[Given], work: Callable[[Given], Result]) -> list[Result]:
+    """What some work of torch gives of each item, as `each_on_a_thread`, once all are done."""
+    return list(each_on_a_thread(work, items))

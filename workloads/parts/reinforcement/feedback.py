@@ -608,8 +608,8 @@ class _Judge:
             state.model.zero_grad(set_to_none=True)
             return sampled_checks.run_again(before, state, plan, rows)
 
-        with put_back(state):
-            seen = with_room(state, None, again)
+        with put_back(state) as copies:
+            seen = with_room(state, None, copies, again)
         if seen is None:
             yield room.unjudged()
             return

@@ -95,8 +95,8 @@ def check_sampled(
         state.model.zero_grad(set_to_none=True)
         return run_again(before, state, plan, rows, is_kept=True)
 
-    with put_back(state):
-        seen = with_room(state, output, again)
+    with put_back(state) as copies:
+        seen = with_room(state, output, copies, again)
     if seen is None:
         yield room.unjudged()
         return
