@@ -193,9 +193,11 @@ def _weight_gradient(
     result = torch.empty_like(weight)
     split = sent.movedim(1, 0).reshape(groups, len(weight) // groups, -1)
     for offset in product(*map(range, weight.shape[2:])):
-        part = read[(..., *_places(module, offset, sent.shape[2:]))]
+        places: Any = (..., *_places(module, offset, sent.shape[2:]))
+        element: Any = (..., *offset)
+        part = read[places]
         part = part.movedim(1, 0).reshape(groups, weight.shape[1], -1)
-        result[(..., *offset)] = (split @ part.mT).flatten(0, 1)
+        result[element] = (split @ part.mT).flatten(0, 1)
     return result
 
 

@@ -223,7 +223,7 @@ def put_back(state: Training) -> Iterator[list[torch.Tensor]]:
     new memory of the host a gigabyte takes 0.8 s on an H100, and there it takes a millisecond.
     """
     trained, statistics = local_of(state.trained), statistics_of(state.model)
-    there = {("weight", name): one for name, one in trained.items()}
+    there: dict[Place, torch.Tensor] = {("weight", name): one for name, one in trained.items()}
     there |= {("statistic", name): one for name, one in statistics.items()}
     after = _copies(state, there)
     gradients = {name: weight.grad for name, weight in state.trained.items()}
