@@ -28,7 +28,7 @@ from workloads.contract.target import Artifacts, Target
 from workloads.digits_mlp import DigitsMlp
 from workloads.parts.drawing import drawn
 from workloads.parts.drawing.drawn import Draws
-from workloads.parts.numerics import host_copies
+from workloads.parts.numerics import host_copies, staging
 
 Check = Callable[[], None]
 ATTEMPTS = 20
@@ -165,6 +165,9 @@ def copies_small_tensors_together() -> None:
     few, more = (dict.fromkeys(range(count), long) for count in (2, 65))
     assert {one.device.type for one in host_copies.small_on_host(few).values()} == {"cpu"}
     assert all(one.device == long.device for one in host_copies.small_on_host(more).values())
+    (parts,) = staging.by_parts_of([[long, long.cpu()]], lambda _, parts: parts[0].equal(parts[1]))
+    assert parts == [True] * 3
+    assert staging.copied([long])[0].equal(long.cpu())
 
 
 def _are_same(one: torch.Tensor, other: torch.Tensor) -> bool:
