@@ -603,13 +603,13 @@ class _Judge:
         rows = draw_rows(plan.seed + before.number, plan.batch, plan.inputs)
         state.model.zero_grad(set_to_none=True)  # its room is needed, and nobody reads it again
 
-        def again() -> sampled_checks.Watched:
+        def made_again() -> sampled_checks.Watched:
             restore(before, state.model)
             state.model.zero_grad(set_to_none=True)
             return sampled_checks.run_again(before, state, plan, rows)
 
         with put_back(state) as copies:
-            seen = with_room(state, None, copies, again)
+            seen = with_room(state, None, copies, made_again)
         if seen is None:
             yield room.unjudged()
             return
