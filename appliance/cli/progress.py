@@ -328,9 +328,10 @@ def server_sentence(event: ServerProbed) -> str:
     words = f"; its last words: {last[0]}" if last else ""
     ranks = "" if event.ranks == 1 else f" of {event.ranks} ranks"
     names = f" of {', '.join(event.without)}" if event.without else ""
+    launches = f"launches{names}{ranks} by {event.framework}{mode}"
     return (
-        f"{event.device}: launches{names}{ranks} by {event.framework}{mode} are fresh processes, which "
-        f"import anew each time: {event.reason}{words}"
+        f"{event.device}: {launches} are fresh processes, which import anew each time: "
+        f"{event.reason}{words}"
     )
 
 

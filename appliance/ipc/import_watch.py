@@ -44,7 +44,7 @@ class ImportWatch:
         return f"a fork would be without {', '.join(left[:NAMED])}{others}"
 
     def importers(self, fork: int) -> tuple[str, ...]:
-        """The imports that started what `outlived_fork` names; none if another start is among it."""
+        """The imports that started all that `outlived_fork` names; none if they are not known."""
         left = _running().keys() - {fork}
         names = {self._importers.get(number, "") for number in left}
         return () if "" in names else tuple(sorted(names))

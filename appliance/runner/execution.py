@@ -456,7 +456,7 @@ class _Run:
             return []
         is_alone = [self._note_over(launch) for launch in group]
         launches = self._to_follow(group, following)
-        if not launches or not all(is_alone):
+        if not launches or not all(is_alone) or not all(map(self._has_room_to_begin, launches)):
             return []
         for item in running:
             self._read(item)  # for the last time with no other process of the run on its device
@@ -485,6 +485,10 @@ class _Run:
             specs[launch.id] = spec
         self.ahead = _Ahead(specs=specs, meeting=meeting) if specs else None
         return items
+
+    def _has_room_to_begin(self, launch: Launch) -> bool:
+        case = self.cases[launch.case]
+        return self.room.may_begin(self.launcher.devices[case.device], self._memory(case))
 
     def _overlaps(self, launch: Launch) -> bool:
         """Whether anything may begin beside the end of this launch, or it beside another's."""

@@ -40,6 +40,12 @@ fault of the device.
 RECORDED_GROWTH = 2.0
 """How many times of what records say the first launch of a case may come to hold: they are of other
 devices of its model, and of other libraries."""
+ROOM_TO_BEGIN = 0.75
+"""Part of a device's memory that may be held where another process so much as sets the device up.
+
+That alone holds memory (0.5 GB on an H100), and what is checked may need more than the steps did: a
+step of 77 of 79 GiB that was run again lacked memory while another process waited beside it.
+"""
 HOST_SHARE = 0.5
 """Part of the memory that the run may still take of its host, which the next launch may take."""
 USED = "memory_used_bytes"
@@ -129,6 +135,13 @@ class Room:
         if not has_room:
             return "device"
         return "first_step" if may_step_ahead(launch, case) else "build"
+
+    def may_begin(self, device: Device, values: Mapping[str, float | None]) -> bool:
+        """Whether a process may so much as set up a device that now has these readings."""
+        used = values.get(USED)
+        if device.vendor == "cpu" or used is None or device.memory_bytes is None:
+            return True
+        return used <= ROOM_TO_BEGIN * device.memory_bytes
 
     def relied_on(self, case: str) -> int | None:
         """What is recorded of a case, where no launch of this run has shown what one holds."""

@@ -129,7 +129,7 @@ class ForkServers:
             yield from self._settled(key, self._start(key, rest), begin)
 
     def _rest(self, key: ServerKey, health: Health) -> set[str]:
-        """What another server may import, where imports keep this one from forking; else nothing."""
+        """What another server may import where imports keep this one from forking, or nothing."""
         workloads, importers = set(self._all_workloads(key)), set(health.importers)
         is_known = bool(importers) and importers <= workloads
         return workloads - importers if is_known and not self._interrupted() else set()

@@ -297,14 +297,15 @@ class _Walk:
     once a process goes on with it, until a launch starts that was not made before. A fork server is
     `unhealthy` once its probe failed or it was lost, so that losing servers cannot be used to
     choose results; the next one in its place has `left_out` workloads whose import is why, of which
-    nothing is forked then; `ahead` are launches whose processes wait, `is_calibrated` those under way that
-    have compared their clocks, `num_blocks` counts the blocks that they have timed; `forked_by` is
-    the server of each launch that was forked, `frameworks` what forks the launches of a case. A
-    group after the `last_place` is not begun in this session, as its time was over when that one
-    had ended. `left_time` says which launches that are not assured there was time for. Launches
-    beside which the next one builds are those that `shares_memory` names; a case is `cramped` once
-    one of its launches lacked memory so, which excuses it once. `unhashed` are files that launches
-    have mapped and whose digest is still due, each with the first of them, `hashed` the others.
+    nothing is forked then; `ahead` are launches whose processes wait, `is_calibrated` those under
+    way that have compared their clocks, `num_blocks` counts the blocks that they have timed;
+    `forked_by` is the server of each launch that was forked, `frameworks` what forks the launches
+    of a case. A group after the `last_place` is not begun in this session, as its time was over
+    when that one had ended. `left_time` says which launches that are not assured there was time
+    for. Launches beside which the next one builds are those that `shares_memory` names; a case is
+    `cramped` once one of its launches lacked memory so, which excuses it once. `unhashed` are files
+    that launches have mapped and whose digest is still due, each with the first of them, `hashed`
+    the others.
     """
 
     plan: Plan

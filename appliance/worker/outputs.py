@@ -36,6 +36,9 @@ FLOATING = (" float", " bfloat", " complex")
 PIECE = 2**24
 """Bytes that are hashed at once: of a longer array the pieces' digests are, each by a thread."""
 
+FEW = 2**23
+"""Bytes that one thread reads and hashes before others have begun."""
+
 Frozen = dict[str, NDArray[Any]]
 Read = Callable[[Any], NDArray[Any]]
 """The bytes or numbers of a tensor on the host, in whose memory they may still lie."""
@@ -99,7 +102,8 @@ def _hashed(
     """SHA-256 of each array's bytes; of a longer one that of its pieces' digests."""
     works = [_works(leaf, read, pieces) for leaf in leaves]
     every = [work for some in works for work in some]
-    if threads == 1 or len(every) == 1:
+    is_little = sum(int(leaf.nbytes) for leaf in leaves) <= FEW
+    if threads == 1 or len(every) == 1 or is_little:
         answers = iter([work() for work in every])
     else:
         with ThreadPoolExecutor(threads) as pool:

@@ -35,8 +35,10 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[set[torch.device]]]:
     monkeypatch.setattr(staging, "_wait_for", waits.append)
     monkeypatch.setattr(staging, "BUFFER", 1024)
     monkeypatch.setattr(staging, "ELEMENTS", 32)
-    monkeypatch.setattr(staging, "_buffers", staging.Buffers(2))
+    monkeypatch.setattr(staging, "SMALL", 0)
+    monkeypatch.setattr(staging, "_buffers", staging.Buffers(2, 5000))
     monkeypatch.setattr(outputs, "PIECE", 1024)
+    monkeypatch.setattr(outputs, "FEW", 0)
     with on_threads(3):
         yield waits
 
@@ -107,7 +109,10 @@ def test_a_buffer_is_lent_to_one_at_a_time_and_returned_by_who_fails(
 
 @pytest.mark.device
 @pytest.mark.skipif(not torch.accelerator.is_available(), reason="reads from an accelerator")
-def test_an_accelerator_s_bits_come_through_page_locked_memory() -> None:
+def test_an_accelerator_s_bits_come_through_page_locked_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(staging, "_buffers", staging.Buffers(2, 0))
     device = torch.accelerator.current_accelerator()
     tensor = torch.randn(3 * 2**22 + 5, device=device)
     pieces = torch_device.in_pieces(staging.staged)

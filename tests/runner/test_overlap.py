@@ -473,7 +473,7 @@ def repeated(tmp_path_factory: pytest.TempPathFactory, marked: None) -> Bench:
     All are made on two devices at once.
     """
     folder = tmp_path_factory.mktemp("repeated")
-    one = hasty(folder, seconds=0.0)
+    one = hasty(folder, seconds=0.1)
     cases = [
         replace(one, id=f"{name}@{device}", device=device, software=software)
         for name, software in (("one", ""), ("lacking", "there is none"), ("two", ""))
@@ -630,6 +630,15 @@ def test_a_build_needs_room_by_what_its_case_has_held(tmp_path: Path) -> None:
         assert held.through(launch(2), one, device, values, [(begun, there)]) == expected
     held.host[one.id] = 2**60
     assert through(held, 1.0 * GIB) == "device"
+
+
+def test_nothing_begins_on_a_device_that_is_nearly_full() -> None:
+    """What is checked there may need what is left, and a process that only waits holds some."""
+    device = Overlapping().probe()[0]
+    memory = device.memory_bytes or 0
+    may = [Room().may_begin(device, {"memory_used_bytes": part * memory}) for part in (0.7, 0.8)]
+    assert may == [True, False]
+    assert Room().may_begin(device, {})
 
 
 def test_a_build_needs_room_within_the_memory_of_the_container(tmp_path: Path) -> None:

@@ -207,25 +207,26 @@ def test_unhealthy_fork_server_makes_no_launch(
 
 
 @pytest.mark.parametrize(
-    ("is_healthy", "mode", "is_planned", "faults"),
+    ("is_healthy", "mode", "other", "faults"),
     [
-        (False, "fresh", True, []),
-        (False, "forked", True, ["conduct"]),
-        (False, "fresh", False, ["conduct"]),
-        (True, "fresh", True, ["conduct"]),
+        (False, "fresh", "", []),
+        (False, "forked", "", ["conduct"]),
+        (False, "fresh", "other", ["conduct"]),
+        (True, "fresh", "", ["conduct"]),
     ],
 )
 def test_workload_that_a_server_had_to_leave_out_is_fresh(
     is_healthy: bool,  # noqa: FBT001 - a parameter of the test
     mode: LaunchMode,
-    is_planned: bool,  # noqa: FBT001 - a parameter of the test
+    other: str,
     faults: list[str],
+    *,
     key: Key,
     tmp_path: Path,
 ) -> None:
     draft = healthy()
     plan = replace(draft.plan, protocol=replace(draft.plan.protocol, mode="forked"))
-    without = (plan.cases[0].workload if is_planned else "other",)
+    without = (other or plan.cases[0].workload,)
     probed = replace(healthy_server(), is_healthy=is_healthy, without=without)
     framework: Framework | None = "torch" if mode == "forked" else None
     events = [

@@ -27,40 +27,66 @@ BUFFER = 2**24
 """Bytes of one buffer."""
 MOST_BUFFERS = 16
 """Buffers of a process: as many threads hash what a bus of the fifth generation brings."""
-ELEMENTS = 2**17
-"""Of each tensor in a part: a MiB in float64, so that a few stay in a processor's caches.
+SMALL = 2**20
+"""Bytes that are copied as they come: to borrow a buffer and to wait for an event takes longer."""
+LOCKED_FROM = 2**30
+"""Bytes that a process has staged before its buffers are page-locked.
 
-An operator on so many takes some 50 us, beside which the interpreter, which one thread has at a
-time, is short: of half as many 16 threads would wait for it as long as they work.
+Locking takes 20 ms a buffer (0.85 GB/s on an H100's host), which less would not win back.
+"""
+ELEMENTS = 2**19
+"""Of each tensor in a part, four MiB in float64.
+
+Two threads are quickest with a quarter of it, which stays in their caches (15 ns an element of an
+optimizer's check against 23 on an EPYC). But every operator gives the interpreter up and takes it
+again, for which all threads wait in turn: with a quarter 16 threads of an H100's host took 15 s for
+1.2e9 elements, where their work alone is 1.5 s.
 """
 _START = 64
 """Multiple of bytes at which each piece begins in a buffer, whatever its numbers."""
 
 
 class Buffers:
-    """Buffers that are made when they are first needed, and lent to one thread at a time."""
+    """Buffers that are made when they are first needed, and lent to one thread at a time.
 
-    def __init__(self, most: int) -> None:
+    Those that are made once `locked_from` bytes were staged are page-locked; they take the places
+    of the others.
+    """
+
+    def __init__(self, most: int, locked_from: int = LOCKED_FROM) -> None:
         self._free: list[torch.Tensor] = []
         self._lock = threading.Lock()
         self._may_lend = threading.BoundedSemaphore(most)
+        self._left = locked_from
+        self._locks = False
 
     @contextmanager
-    def lent(self) -> Iterator[torch.Tensor]:
+    def lent(self, num_bytes: int) -> Iterator[torch.Tensor]:
+        """A buffer, for so many bytes of it."""
         with self._may_lend:
             with self._lock:
-                buffer = self._free.pop() if self._free else _new_buffer()
+                self._count(num_bytes)
+                buffer = self._free.pop() if self._free else _new_buffer(is_locked=self._locks)
+                locks = self._locks
             try:
                 yield buffer
             finally:
                 with self._lock:
-                    self._free.append(buffer)
+                    if locks == self._locks:
+                        self._free.append(buffer)
+
+    def _count(self, num_bytes: int) -> None:
+        self._left -= num_bytes
+        if self._left <= 0 and not self._locks:
+            self._locks = True
+            self._free.clear()
 
 
-def _new_buffer() -> torch.Tensor:
-    """Page-locked, where there is an accelerator and the host has such memory to give."""
+def _new_buffer(*, is_locked: bool) -> torch.Tensor:
+    """Page-locked if it is to be, there is an accelerator, and the host has such memory to give."""
     try:
-        return torch.empty(BUFFER, dtype=torch.uint8, pin_memory=torch.accelerator.is_available())
+        pin_memory = is_locked and torch.accelerator.is_available()
+        return torch.empty(BUFFER, dtype=torch.uint8, pin_memory=pin_memory)
     except RuntimeError:
         return torch.empty(BUFFER, dtype=torch.uint8)
 
@@ -80,10 +106,11 @@ def staged(pieces: Sequence[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
     Those that lie there are given as they are; the others take no more than a buffer together.
     """
     pieces = [piece.detach() for piece in pieces]
-    if not any(map(is_far, pieces)):
-        yield pieces
+    num_bytes = sum(piece.nbytes for piece in pieces if is_far(piece))
+    if num_bytes <= SMALL:
+        yield [piece.cpu() if is_far(piece) else piece for piece in pieces]
         return
-    with _buffers.lent() as buffer:
+    with _buffers.lent(num_bytes) as buffer:
         try:
             copies = _copied(pieces, buffer)
         finally:  # also before another thread has the buffer of a copy that did not end
@@ -176,10 +203,10 @@ def _orders(dimensions: int) -> Iterator[tuple[int, ...]]:
 
 
 def _pieces(number: int, row: Sequence[torch.Tensor]) -> list[tuple[int, slice]]:
-    """Cuts of a row, of parts that are whole; the far tensors of each fit into a buffer."""
+    """Cuts of a row, of whole parts or of less than one; the far tensors of each fit a buffer."""
     width = sum(one.element_size() for one in row if is_far(one))
-    room = BUFFER - _START * len(row)
-    at_once = max(1, room // max(1, width) // ELEMENTS) * ELEMENTS
+    whole = (BUFFER - _START * len(row)) // max(1, width)
+    at_once = whole // ELEMENTS * ELEMENTS or whole
     count = row[0].numel()
     return [(number, slice(first, first + at_once)) for first in range(0, count, at_once)]
 
