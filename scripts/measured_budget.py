@@ -27,7 +27,10 @@ from overlapped import Timed, ends
 
 from appliance.runner.users_log import MOST_IN_A_ROW
 
-FOLDER = Path(__file__).parents[1] / "tests" / "recorded" / "h100_0_12"
+RECORDED = Path(__file__).parents[1] / "tests" / "recorded"
+FOLDER = RECORDED / "h100_0_12"
+LATER = RECORDED / "h100_0_13"
+"""A run of `smoke` by the code after 0.12.0 on another host, stopped after two minutes."""
 USEFUL = ("warm_up", "timed")
 KEYS = ("wall_ns", "ahead_ns")
 SETUP = ("start", "import", "device")
@@ -60,12 +63,12 @@ class Measured:
     """Median steps in ms of timed launches, by whether they began ahead."""
 
 
-def measured(name: str) -> Measured:
+def measured(name: str, folder: Path = FOLDER) -> Measured:
     """A recorded run, `smoke` or `node`."""
     read = Measured()
     begun: dict[str, tuple[float, bool]] = {}
     stages: dict[str, tuple[float, Mapping[str, Any]]] = {}
-    for line in lzma.decompress((FOLDER / f"{name}.jsonl.xz").read_bytes()).splitlines():
+    for line in lzma.decompress((folder / f"{name}.jsonl.xz").read_bytes()).splitlines():
         record = json.loads(line)
         event, now = record["event"], 1e-9 * int(record["monotonic_ns"])
         if event["kind"] == "launch_started":
@@ -310,3 +313,20 @@ def section() -> Iterator[str]:
             )
             yield f"| `{case}` | {sum(made.seconds) / count:.2f} | {named} |"
         yield ""
+
+
+def later() -> Iterator[str]:
+    """Checks and digests of timed launches of `smoke`, then and later, and their steps."""
+    runs = measured("smoke"), measured("smoke", LATER)
+    yield "| a timed launch of `smoke`, mean | check, digest, s: 0.12.0 | 0.13.0 | step, ms | |"
+    yield "|---|---:|---:|---:|---:|"
+    for case in sorted(runs[0].cases):
+        cells = [f"`{case}`"]
+        for run in runs:
+            made = run.cases[case]
+            parts = [made.stages[name] / len(made.seconds) for name in ("check", "digest")]
+            cells.append(", ".join(f"{seconds:.2f}" for seconds in parts))
+        for run in runs:
+            own = run.steps[case]
+            cells.append(f"{median([*own[True], *own[False]]):.3g}")
+        yield f"| {' | '.join(cells)} |"

@@ -27,6 +27,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 import host_seconds  # noqa: E402 - after the path
 import measured_budget  # noqa: E402 - the same
+import measured_rows  # noqa: E402 - the same
 from host_seconds import Compared, Kind, Seconds  # noqa: E402 - the same
 from overlapped import ALONE, Timed, saved  # noqa: E402 - the same
 from write_suite_times import device_of, inputs_of  # noqa: E402 - the same
@@ -989,6 +990,25 @@ What is left of a timed launch of `smoke` is in the mean the longer of {head:.2f
 first step) and of {tail:.2f} s (checks, digests and end of the launch before), and {middle:.2f} s
 of it alone.
 
+The code of 0.13.0 ran on another such host, which was slower: an empty step took 21 us there and
+12 us on the first, and steps that wait for the host took about twice as long. Its run of `smoke`
+was stopped after two minutes, with 39 of 45 timed launches made and none failed; planning took
+2.1 s, and no launch waited for libraries to be hashed. Its digests made page-locked buffers, which
+a digest so small does no more.
+
+{later}
+
+## Rows at full size
+
+Rows of `acceptance` with a few steps each, as a suite that was stopped after some minutes: their
+untimed launches, on the first host by 0.12.0 and on the second, slower one by the code of 0.13.0
+as it then was (its parts of tensors were a quarter of today's). `vjepa-single` had 24 clips in
+both, of which the later suite has 16 on 80 GiB. `brax` ran with JAX 0.11, which bench does not
+allow. In `reformer` what was stopped is its reference, in `vjepa-single` the step that is run
+again.
+
+{rows}
+
 ## By parts
 
 The budget is the sum of parts, each known in one of these ways.
@@ -1091,6 +1111,8 @@ def page() -> str:
         measured="\n".join(measured_budget.section()),
         steps="\n".join(measured_budget.steps("node")),
         rule="\n".join(measured_budget.rule()),
+        later="\n".join(measured_budget.later()),
+        rows="\n".join(measured_rows.section()),
         **measured_budget.means("smoke"),
         known="\n".join(("| part | how it is known |", "|---|---|", *known)),
         host_threads=host_seconds.THREADS,
