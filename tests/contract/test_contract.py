@@ -96,11 +96,12 @@ HAVE_CLOCKS = {
     "burn_in": {"imports datetime"},
     "mismatches": {"imports datetime"},
     "process": {"imports time"},
+    "staging": {"calls synchronize"},
     "links": {"imports time", "imports datetime", "calls monotonic", "calls sleep"},
 }
 """A test of retention pauses, a mismatch says when it was seen, a process of stress beside the
-steps says how long it was at work, and those of several devices wait for each other: none of them
-times a step."""
+steps says how long it was at work, those of several devices wait for each other, and who reads
+pieces waits for their copies: none of them times a step."""
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -52,6 +53,7 @@ SLOW, SLIGHTLY_SLOW, HOT, OTHER_DRIVER = 1.05, 1.03, 1.04, 1.02
 DRIVER, OTHER = "570.86.15", "565.57.01"
 NONCE = "5f" * 32
 WINDOW = timedelta(days=2)
+HASHED = "libraries_hashed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,6 +254,8 @@ def _reordered(base: Base, plan: Plan, renamed: Mapping[str, str]) -> list[Data]
         line["after"] = int(line["monotonic_ns"]) - int(before["monotonic_ns"])
     parts = _parts(lines, renamed)
     order = [launch for group in plan.groups for launch in group]
+    timed = next(n for n, name in enumerate(order) if re.search(r"/[1-9][0-9]*$", name))
+    order.insert(timed, HASHED)  # due before anything is timed
     made = [*parts[""], *(line for launch in order for line in parts[launch]), *parts["end"]]
     utc, monotonic = datetime.fromisoformat(made[0]["utc"]), begin
     for line in made:
@@ -264,8 +268,11 @@ def _reordered(base: Base, plan: Plan, renamed: Mapping[str, str]) -> list[Data]
 
 
 def _parts(lines: Sequence[Data], renamed: Mapping[str, str]) -> dict[str, list[Data]]:
-    """Lines by the launch that they are of, by its new name; "" before all, "end" after all."""
-    parts: dict[str, list[Data]] = {"": [], "end": []}
+    """Lines by the launch that they are of, by its new name; "" before all, "end" after all.
+
+    What was hashed of libraries stands apart.
+    """
+    parts: dict[str, list[Data]] = {"": [], "end": [], HASHED: []}
     last = max(index for index, line in enumerate(lines) if line["event"].get("launch"))
     for index, line in enumerate(lines):
         event = line["event"]
@@ -273,6 +280,7 @@ def _parts(lines: Sequence[Data], renamed: Mapping[str, str]) -> dict[str, list[
         if launch:
             event["launch"] = launch = renamed.get(launch, launch)
         where = launch or ("end" if index > last else "")
+        where = HASHED if event["kind"] == HASHED else where
         parts.setdefault(where, []).append(line)
     return parts
 

@@ -462,6 +462,14 @@ def reorder(forgery: Forgery, order: list[str]) -> None:
     chunks = [line for name in order for line in places[name]]
     first = next(number for number, line in enumerate(forgery.lines) if line in chunks)
     begin, rest = forgery.lines[:first], [one for one in forgery.lines[first:] if one not in chunks]
+    hashed = [one for one in rest if one["event"]["kind"] == "libraries_hashed"]
+    rest = [one for one in rest if one not in hashed]
+    timed = next(
+        number
+        for number, line in enumerate(chunks)
+        if line["event"]["launch"].rpartition("/")[2] not in {"0", "r1", "r2", "r3"}
+    )
+    chunks[timed:timed] = hashed  # due before anything is timed
     forgery.lines = begin + retimed(chunks + rest, int(begin[-1]["monotonic_ns"]))
 
 

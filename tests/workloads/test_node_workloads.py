@@ -30,7 +30,7 @@ from workloads.host_stream import HostStream
 from workloads.launch_latency import LaunchLatency
 from workloads.memory_bandwidth import MemoryBandwidth
 from workloads.parts.matmul import dense
-from workloads.parts.memory import copies, stream
+from workloads.parts.memory import copies
 from workloads.parts.memory.disk import blocks_content, make_file, reader, shared_file
 from workloads.parts.numerics.threads import on_threads, usable_processors
 
@@ -415,13 +415,12 @@ def test_one_wrong_element_shows_in_any_part_of_any_kernel_s_output(
     threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(drawing, "PIECE", 1024)
-    monkeypatch.setattr(stream, "PIECE", 300)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     workload = MemoryBandwidth(array_bytes=4 * 3000)
     state = workload.build(target(tmp_path), seed=5)
     output = workload.step(state)
     for wrong_name in ("copy", "scale", "add", "triad"):
-        for place in (0, 299, 300, 2999):
+        for place in (0, 1023, 1024, 2999):
             changed = {name: one.clone() for name, one in output.items()}
             changed[wrong_name].view(torch.int32)[place] ^= 1
             counts = {

@@ -3,10 +3,10 @@
 The library compiles functions with `torch.jit.script` while it is imported, which this torch says
 is deprecated; that is the library's to change and no news to a user, so it is not passed on.
 
-It also reads torch's description of its own build, for whether that has MKL. A build for CUDA
-starts the driver to describe itself (seen with torch 2.11 on an H100: a thread "cuda..." came with
-the call), after which no fork of the process can use the device, and each launch of the run would
-import anew. So while it is imported torch describes no more than that.
+It also reads torch's description of its own build, for whether that has MKL. A build for
+accelerators may start a driver to describe itself (seen with torch 2.11: a thread of the driver
+came with the call), after which no fork of the process can use the device, and each launch of the
+run would import anew. So while it is imported torch describes no more than that.
 """
 
 from __future__ import annotations
