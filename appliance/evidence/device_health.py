@@ -486,7 +486,12 @@ class Ledger:
         return Observed(device=self.device.id, gap=self._hint(CAPPED) if len(loaded) else gap)
 
     def _power_limit_lowered(self) -> Observed:
-        """By its facts when the run began; 0 where somebody raised the limit."""
+        """By its facts when the run began; 0 where somebody raised the limit.
+
+        Absent where the vendor's facts know no default.
+        """
+        if "power_limit_default" not in self.device.facts:
+            return self._absent()
         limits = {name: self._fact(name) for name in ("power_limit", "power_limit_default")}
         missing = next((name for name, value in limits.items() if value is None), "")
         if missing:
