@@ -241,10 +241,15 @@ class LaunchEvidence:
 
     @property
     def steps_ns(self) -> int:
-        """How long its steps ran: the first step, its warm-up, and the blocks of the first rank."""
+        """How long its steps ran in it: first step, warm-up, and the blocks of the first rank.
+
+        A first step that stands in a block counts once; one that was made beside the end of another
+        launch ran before this one began.
+        """
         rank = self.blocks[0].rank if self.blocks else 0
         blocks = sum(block.block_wall_ns for block in self.blocks if block.rank == rank)
-        return (self.started.first_step_ns if self.started else 0) + self.warm_ns + blocks
+        is_in_block = any(block.first_step == 0 for block in self.blocks)
+        return (0 if is_in_block else self.first_step_ns or 0) + self.warm_ns + blocks
 
     def step_seconds(self, clock: Clock) -> NDArray[np.float64]:
         """Seconds of all `samples` in one row; needs a block."""

@@ -3,10 +3,10 @@
 Readings of the reasons miss what is shorter than their distance of half a second, and say nothing
 of steps that are over sooner than the device's utilisation shows them. A device that counts the
 time misses nothing. What its counters grew by around a launch, over the time in which the launch's
-steps ran (first step, warm-up, blocks), is an upper bound of the share in which these were held
-back: what grew in the build, in a check or after the last step is in it, too. On an H100 (driver
-580) a burst of products of 0.2 s is counted as 0.5 s at the power limit, because the driver takes a
-reason back some tenths of a second after the work.
+steps ran in it (first step, warm-up, blocks), is an upper bound of the share in which these were
+held back: what grew in the build, in a check or after the last step is in it, too. On an H100
+(driver 580) a burst of products of 0.2 s is counted as 0.5 s at the power limit, because the driver
+takes a reason back some tenths of a second after the work.
 
 So one event, however short, grows by about as much as one reading stands for. Where so little grew
 in so little time that one event is more than the limit, it is open what it was (`is_open`).

@@ -19,6 +19,7 @@ import pytest
 from support.builders import NO_BASELINES, NO_PEAKS
 
 from appliance.evidence.device_health import UNLOADED
+from appliance.evidence.journal_index import JournalIndex
 from appliance.judging.verdict import Judge
 from appliance.records.journal import Counted, Line, RunEnded
 from appliance.records.json import adapter
@@ -119,6 +120,24 @@ def test_short_steps_pass_by_counters_that_a_device_really_reported() -> None:
     """By the code that reads them, with the driver that the version before had."""
     throttling = judged("smoke", folder="h100_0_13")["throttling"]
     assert (throttling.ruling, throttling.statistic and throttling.statistic.value) == ("pass", 0.0)
+
+
+def test_a_first_step_is_time_of_steps_once_and_only_within_its_launch() -> None:
+    """Else the share of the time in which a device was held back comes out too small."""
+    packed = (FOLDER / "h100_0_13" / "smoke.plan.json.xz").read_bytes()
+    index = JournalIndex(as_today(Plan, lzma.decompress(packed)))
+    for line in recorded("smoke", "h100_0_13"):
+        index.take(line)
+    seen = set()
+    for launch in index.launches.values():
+        if launch.started is None or not launch.blocks:
+            continue
+        blocks = sum(block.block_wall_ns for block in launch.blocks)
+        is_apart = not (launch.started.is_beside or launch.blocks[0].first_step == 0)
+        first = launch.started.first_step_ns if is_apart else 0
+        assert launch.steps_ns == first + launch.warm_ns + blocks
+        seen.add((launch.started.is_beside, launch.blocks[0].first_step == 0))
+    assert seen == {(False, False), (True, False), (False, True)}
 
 
 @pytest.mark.parametrize("name", [HEAT, BRAKE])

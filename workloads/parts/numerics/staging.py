@@ -4,8 +4,8 @@ A tensor that is copied from an accelerator as a whole comes at the pace at whic
 fresh memory, 1 to 3 GB/s, whatever the bus gives (an H100 gives 25 GB/s and more into page-locked
 memory), and what is made of it on the host in float64 makes fresh memory for each operator. So a
 thread copies one piece into a buffer that is used again and again, waits for that copy alone, and
-works on parts of the piece that stay in a processor's cache; meanwhile the other threads copy and
-work on theirs. Each bit that is read is the device's, and every element is read.
+works on parts of the piece; meanwhile the other threads copy and work on theirs. Each bit that is
+read is the device's, and every element is read.
 
 Torch's own operators run on one thread each meanwhile. What is made of the parts is the same
 however many threads there are.
