@@ -456,7 +456,8 @@ class _Run:
             return []
         is_alone = [self._note_over(launch) for launch in group]
         launches = self._to_follow(group, following)
-        if not launches or not all(is_alone) or not all(map(self._has_room_to_begin, launches)):
+        through = {one.id: place for one in launches if (place := self._through(one, group))}
+        if not launches or not all(is_alone) or len(through) < len(launches):
             return []
         for item in running:
             self._read(item)  # for the last time with no other process of the run on its device
@@ -466,29 +467,25 @@ class _Run:
         items: list[RunningLaunch] = []
         for launch in launches:
             spec = self._spec(launch, launches, meeting, group)
-            through = self._through(launch, group)
+            place = through[launch.id]
             self._record(
                 LaunchAhead(
                     launch=launch.id,
                     beside=names,
-                    through=through,
-                    recorded_bytes=self._relied_on(launch, through),
+                    through=place,
+                    recorded_bytes=self._relied_on(launch, place),
                 ),
                 sync=True,
             )
             try:
                 self._new_logs(launch)
-                items.append(self._process(launch, replace(spec, ahead=through)))
+                items.append(self._process(launch, replace(spec, ahead=place)))
             except ServerLost:
                 self._record(AheadEnded(launch=launch.id, reason="server_lost"), sync=True)
                 break
             specs[launch.id] = spec
         self.ahead = _Ahead(specs=specs, meeting=meeting) if specs else None
         return items
-
-    def _has_room_to_begin(self, launch: Launch) -> bool:
-        case = self.cases[launch.case]
-        return self.room.may_begin(self.launcher.devices[case.device], self._memory(case))
 
     def _overlaps(self, launch: Launch) -> bool:
         """Whether anything may begin beside the end of this launch, or it beside another's."""
@@ -529,11 +526,15 @@ class _Run:
             return False
         return self.launcher.can_fork(self.cases[launch.case], _library_mode(launch))
 
-    def _through(self, launch: Launch, running: Sequence[Launch]) -> AheadThrough:
+    def _through(self, launch: Launch, running: Sequence[Launch]) -> AheadThrough | None:
+        """How far a launch may go beside those that run; None where it may not begin at all."""
         case = self.cases[launch.case]
         device = self.launcher.devices[case.device]
         beside = [(one, self.cases[one.case]) for one in running]
-        through = self.room.through(launch, case, device, self._memory(case), beside)
+        values = self._memory(case)
+        if not self.room.may_begin(case, device, values, beside):
+            return None
+        through = self.room.through(launch, case, device, values, beside)
         is_judged = case.id in self.judged_first_steps and launch.is_timed
         return "build" if through == "first_step" and is_judged else through
 

@@ -128,7 +128,7 @@ class Room:
         if self.cramped.intersection(one.id for _, one in beside):
             return "device"
         begun = [one for launch, one in beside if launch.is_repeat]
-        here = [one.id for one in begun if case.device in one.all_devices]
+        here = _begun_on(case, beside)
         has_room = self._on_host(case, [one.id for one in begun]) and self._on_device(
             case, device, values.get(USED), here
         )
@@ -136,12 +136,22 @@ class Room:
             return "device"
         return "first_step" if may_step_ahead(launch, case) else "build"
 
-    def may_begin(self, device: Device, values: Mapping[str, float | None]) -> bool:
-        """Whether a process may so much as set up a device that now has these readings."""
+    def may_begin(
+        self,
+        case: Case,
+        device: Device,
+        values: Mapping[str, float | None],
+        beside: Sequence[tuple[Launch, Case]] = (),
+    ) -> bool:
+        """Whether a process may so much as set up a device that now has these readings.
+
+        Repeats among those that run come to hold what others of their case held, as far as known.
+        """
         used = values.get(USED)
         if device.vendor == "cpu" or used is None or device.memory_bytes is None:
             return True
-        return used <= ROOM_TO_BEGIN * device.memory_bytes
+        coming = sum(self.devices.get(one, 0.0) for one in _begun_on(case, beside))
+        return max(used, coming) <= ROOM_TO_BEGIN * device.memory_bytes
 
     def relied_on(self, case: str) -> int | None:
         """What is recorded of a case, where no launch of this run has shown what one holds."""
@@ -169,6 +179,11 @@ class Room:
             return False
         held = max(used, sum(one or 0.0 for one in coming))
         return GROWTH * held + peak <= SHARE * device.memory_bytes
+
+
+def _begun_on(case: Case, beside: Sequence[tuple[Launch, Case]]) -> list[str]:
+    """Cases of repeats that have begun on the device of another case."""
+    return [one.id for launch, one in beside if launch.is_repeat and case.device in one.all_devices]
 
 
 def free_host_bytes(tree: Tree) -> int | None:

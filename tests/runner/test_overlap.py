@@ -632,13 +632,20 @@ def test_a_build_needs_room_by_what_its_case_has_held(tmp_path: Path) -> None:
     assert through(held, 1.0 * GIB) == "device"
 
 
-def test_nothing_begins_on_a_device_that_is_nearly_full() -> None:
+def test_nothing_begins_on_a_device_that_is_nearly_full(tmp_path: Path) -> None:
     """What is checked there may need what is left, and a process that only waits holds some."""
-    device = Overlapping().probe()[0]
+    one, device = hasty(tmp_path), Overlapping().probe()[0]
     memory = device.memory_bytes or 0
-    may = [Room().may_begin(device, {"memory_used_bytes": part * memory}) for part in (0.7, 0.8)]
-    assert may == [True, False]
-    assert Room().may_begin(device, {})
+    room = Room(devices={one.id: 0.8 * memory})
+
+    def may(part: float, *beside: Launch) -> bool:
+        values = {"memory_used_bytes": part * memory}
+        return room.may_begin(one, device, values, [(earlier, one) for earlier in beside])
+
+    assert [may(0.7), may(0.8)] == [True, False]
+    # A repeat has only begun, and will hold what its case did.
+    assert [may(0.1, launch(1, one.id)), may(0.1, launch(-1, one.id))] == [True, False]
+    assert room.may_begin(one, device, {})
 
 
 def test_a_build_needs_room_within_the_memory_of_the_container(tmp_path: Path) -> None:
