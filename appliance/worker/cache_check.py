@@ -18,9 +18,9 @@ would not be seen in them, so the check says what its steps were.
 
 A device whose saving is surely below the bound is asked no more: the upper confidence limit at
 `ENOUGH` is looked at after each pair. Nobody is accused sooner for it, and of a saving that all
-pairs detect none was let go in 600 drawn sequences, at twice the noise of the recorded H100. Where one
-step in forty is held up for as long again, 4 of 200 savings of 0.35 were missed, and 86 by plain
-means (tests/worker/test_hooks.py).
+pairs detect none was let go in 600 drawn sequences, at twice the noise of the recorded H100. Where
+one step in forty is held up for as long again, 4 of 200 savings of 0.35 were missed, and 86 by
+plain means (tests/worker/test_hooks.py).
 """
 
 from __future__ import annotations
