@@ -222,6 +222,10 @@ def one(step: Step, stopwatch: Stopwatch) -> tuple[Any, Span]:
     return output, replace(span, event_ns=event_ns, load_ns=load_ns)
 
 
+LONGER = 1.25
+"""What a span of clocks is lengthened to, in terms of what the bracket so far would take."""
+
+
 def compare_clocks(
     work: Callable[[], object], stopwatch: Stopwatch, nanoseconds: int
 ) -> tuple[Span, ...]:
@@ -231,7 +235,12 @@ def compare_clocks(
     clock is read before the first mark is given and once it was reached, and before the last one is
     given and once that was reached: an honest span of the device lies between the inner and the
     outer span of its host. Where these differ by too much the span is lengthened.
+
+    The first work loads its kernel and the first mark makes what marks need, which would widen the
+    bracket of the first span and make it several times as long: both are made before.
     """
+    work()
+    stopwatch.mark()
     stopwatch.synchronise()
     shortest = nanoseconds // NUM_CLOCK_SPANS
     return tuple(_clock_span(work, stopwatch, shortest) for _ in range(NUM_CLOCK_SPANS))
@@ -254,7 +263,8 @@ def _clock_span(work: Callable[[], object], stopwatch: Stopwatch, shortest: int)
         if first is None or open_ns <= WIDEST_BRACKET * span.wall_ns or left >= longest:
             break
         # The next end may come later than this one did, so the span is somewhat longer than needed.
-        until = min(longest, max(2 * left - entered, entered + round(2 * open_ns / WIDEST_BRACKET)))
+        needed = entered + round(LONGER * open_ns / WIDEST_BRACKET)
+        until = min(longest, max(left + round((LONGER - 1) * inner), needed))
     if first is None:
         return span
     return replace(span, event_ns=stopwatch.between(first, last), inner_ns=inner)

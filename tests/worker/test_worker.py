@@ -165,7 +165,30 @@ def test_clocks_are_compared_over_three_spans_of_work() -> None:
     watch = FakeWatch(has_events=True)
     spans = timing.compare_clocks(watch.action("work", 4), watch, 30)
     assert spans == (timing.Span(wall_ns=12, raw_ns=24, event_ns=12, inner_ns=12),) * 3
-    assert watch.log.count("synchronise") > watch.log.count("work") == 9
+    assert watch.log.count("synchronise") > watch.log.count("work") == 1 + 9
+    assert watch.log[:2] == ["work", "synchronise"]
+
+
+class ColdWatch(FakeWatch):
+    """A device whose first mark takes a millisecond, and each of them 20 microseconds."""
+
+    def mark(self) -> int:
+        self.time += 20_000 if "mark" in self.log else MILLISECOND
+        self.log.append("mark")
+        return self.time
+
+
+def test_what_is_made_for_the_first_time_lengthens_no_span() -> None:
+    watch, made = ColdWatch(has_events=True), 0
+
+    def work() -> None:
+        nonlocal made
+        watch.time += 50_000 if made else 40 * MILLISECOND
+        made += 1
+
+    spans = timing.compare_clocks(work, watch, 3 * MILLISECOND)
+    assert all(9 * MILLISECOND < span.wall_ns < 11 * MILLISECOND for span in spans)
+    assert all(span.wall_ns - (span.inner_ns or 0) <= 0.005 * span.wall_ns for span in spans)
 
 
 class CostlyWatch(FakeWatch):
