@@ -782,7 +782,9 @@ def acceptance_rows() -> list[Row]:
             continue
         known = full.get({"resnet50_jpeg": "resnet50"}.get(case.workload, case.workload), {})
         step = known.get("step_seconds", _unknown_step(case))
-        drawn = build_times.drawn_seconds(case, MODEL)
+        timed, drawn = (
+            find(case, MODEL) for find in (build_times.measured_seconds, build_times.drawn_seconds)
+        )
         seconds = references.load().seconds(case.workload, case.parameters, case.work.flops, cores)
         is_inference = bool(case.scenario)
         warm_up = launch_constants.warm_up_seconds(protocol, step)
@@ -795,13 +797,15 @@ def acceptance_rows() -> list[Row]:
             Row(
                 name=case.id.partition("@")[0],
                 step=step,
-                build=drawn or known.get("build_seconds", build_times.load().model_seconds),
+                build=timed
+                or drawn
+                or known.get("build_seconds", build_times.load().model_seconds),
                 reference=seconds or 0.0,
                 is_shared=case.workload in KEPT | KEPT_FOR_EQUAL_BITS,
                 calibrate=calibrate + protocol.calibration_seconds,
                 useful=warm_up + protocol.blocks * block,
                 is_measured="step_seconds" in known,
-                is_drawn=drawn is not None,
+                is_drawn=timed is None and drawn is not None,
                 held=_held(case),
                 is_counted=is_counted(case),
             )

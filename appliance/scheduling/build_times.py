@@ -1,4 +1,4 @@
-"""How long a build takes that nobody has timed: by whether a device draws a row's first weights.
+"""How long a build takes: as one was timed, else by whether a device draws a row's first weights.
 
 The seconds are data, `appliance/build_times.toml`, each with what it was taken of. Like an assumed
 step it is a forecast, which may be wrong by several times.
@@ -29,14 +29,26 @@ class DrawnWeights(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimedBuild(Record):
+    """The build of a row with so many parameters, as one launch on a model of device took it."""
+
+    workload: str
+    model: str
+    num_parameters: int
+    seconds: Number
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BuildTimes(Record):
-    """appliance/build_times.toml: seconds of any build, and the host's part of a drawn one."""
+    """appliance/build_times.toml: builds that were timed, and seconds of any other."""
 
     schema: Literal["bench/build-times/1"]
     model_seconds: Number
     product_seconds: Number
     host_seconds: Number
     drawn: tuple[DrawnWeights, ...]
+    measured: tuple[TimedBuild, ...]
 
     def of(self, workload: str) -> DrawnWeights | None:
         return next((one for one in self.drawn if workload in one.workloads), None)
@@ -60,11 +72,23 @@ def drawn_seconds(case: Case, model: str | None) -> float | None:
     return load().host_seconds + case.num_parameters * drawn.bytes_moved / rate
 
 
+def measured_seconds(case: Case, model: str | None) -> float | None:
+    """Seconds of a build that was timed, of the very same number of parameters on one device."""
+    of = (case.workload, model, case.num_parameters)
+    timed = (
+        one.seconds
+        for one in load().measured
+        if (one.workload, one.model, one.num_parameters) == of and case.ranks == 1
+    )
+    return next(timed, None)
+
+
 def seconds(case: Case, model: str | None) -> float:
     """Seconds of any build."""
-    drawn = drawn_seconds(case, model)
-    if drawn is not None:
-        return drawn
+    measured = measured_seconds(case, model)
+    known = drawn_seconds(case, model) if measured is None else measured
+    if known is not None:
+        return known
     return load().model_seconds if case.num_parameters else load().product_seconds
 
 

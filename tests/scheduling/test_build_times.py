@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,8 +15,9 @@ from appliance.scheduling import build_times, forecast
 from appliance.storage import suite_file
 
 ROOT = Path(__file__).parents[2]
+RECORDED = ROOT / "tests" / "recorded" / "h100_0_12"
 H100 = "NVIDIA H100 80GB HBM3"
-LARGE = replace(a_case("llama"), small=False, num_parameters=6_738_415_616)
+LARGE = replace(a_case("llm_chat"), small=False, num_parameters=6_738_415_616)
 DRAWN = sorted(name for one in build_times.load().drawn for name in one.workloads)
 
 
@@ -28,18 +30,31 @@ def test_a_device_that_draws_the_weights_moves_them_more_than_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("workload", "parameters", "measured"),
-    [
-        ("llama", 6_738_415_616, 1.338),
-        ("llava", 7_063_427_072, 3.714),
-        ("vjepa", 654_000_000, 1.845),
-    ],
+    "timed", build_times.load().measured, ids=[one.workload for one in build_times.load().measured]
 )
-def test_a_build_takes_no_less_than_was_measured(
-    workload: str, parameters: int, measured: float
+def test_a_build_that_was_timed_takes_that_and_any_other_no_less(
+    timed: build_times.TimedBuild,
 ) -> None:
-    case = replace(LARGE, workload=workload, num_parameters=parameters)
-    assert measured * 0.99 < build_times.seconds(case, H100) < measured + 2.5
+    case = replace(LARGE, workload=timed.workload, num_parameters=timed.num_parameters)
+    assert build_times.seconds(case, timed.model) == timed.seconds
+    for other in (
+        replace(case, num_parameters=timed.num_parameters + 1),
+        replace(case, ranks=2),
+    ):
+        assert build_times.measured_seconds(other, timed.model) is None
+        assert build_times.seconds(other, timed.model) > timed.seconds * 0.99
+    assert build_times.measured_seconds(case, "another device") is None
+
+
+def test_timed_builds_are_those_of_the_recorded_journals() -> None:
+    built: dict[str, float] = {}
+    for name in ("rows_a", "rows_b"):
+        text = lzma.decompress((RECORDED / f"{name}.jsonl.xz").read_bytes()).decode()
+        for event in (json.loads(line)["event"] for line in text.splitlines()):
+            if event["kind"] == "started":
+                case = event["launch"].partition("@")[0]
+                built[case.partition("-")[0]] = round(int(event["build_ns"]) * 1e-9, 2)
+    assert {one.workload: one.seconds for one in build_times.load().measured} == built
 
 
 def test_any_other_build_takes_what_models_and_products_take() -> None:
