@@ -712,13 +712,16 @@ def judged(took: float, aim: float) -> str:
 class Row:
     """A primary row on one device: seconds of each part, and whether its step was measured.
 
-    `held` is the part of the device's memory that it was recorded to hold, None where nobody knows.
+    `beside` is what else the host does for one output: its digest and other checks, 0 where nobody
+    timed them. `held` is the part of the device's memory that it was recorded to hold, None where
+    nobody knows.
     """
 
     name: str
     step: float
     build: float
     reference: float
+    beside: float
     is_shared: bool
     calibrate: float
     useful: float
@@ -737,11 +740,12 @@ class Row:
         A first output is checked last in the untimed launch alone.
         """
         plain = self.repeat + self.calibrate
-        untimed = self._split(plain + self.reference, self.reference, is_reference=True)
-        first = 0.0 if self.is_shared else self.reference
+        checked = self.reference + self.beside
+        untimed = self._split(plain + checked, checked, is_reference=True)
+        first = self.beside + (0.0 if self.is_shared else self.reference)
         timed = [
             self._split(plain + self.useful + first + last, last)
-            for last in [0.0] * (launches - 1) + [self.reference]
+            for last in [0.0] * (launches - 1) + [checked]
         ]
         head = self.repeat - ending()
         repeat = replace(timed[0], head=head, middle=0.0, tail=ending(), is_repeat=True)
@@ -766,7 +770,13 @@ class Row:
     def whole(self, launches: int) -> float:
         """An untimed launch, timed ones and repeats."""
         made = (1 + launches) * (self.repeat + self.calibrate) + REPEATS * self.repeat
-        return made + self.num_references(launches) * self.reference + launches * self.useful
+        references = self.num_references(launches) * self.reference
+        return made + references + num_outputs(launches) * self.beside + launches * self.useful
+
+
+def num_outputs(launches: int) -> int:
+    """Outputs of a row that are checked: the first of each launch, and one that is the last."""
+    return 2 + launches
 
 
 @cache
@@ -801,6 +811,7 @@ def acceptance_rows() -> list[Row]:
                 or drawn
                 or known.get("build_seconds", build_times.load().model_seconds),
                 reference=seconds or 0.0,
+                beside=references.load().beside_seconds(case.workload, case.work.flops),
                 is_shared=case.workload in KEPT | KEPT_FOR_EQUAL_BITS,
                 calibrate=calibrate + protocol.calibration_seconds,
                 useful=warm_up + protocol.blocks * block,
@@ -845,15 +856,18 @@ def _unknown_step(case: Case) -> float:
 def acceptance() -> Iterator[str]:
     """One table of rows, and what all of them come to with one launch and with five."""
     rows = acceptance_rows()
-    yield "| row | step, s | build, s | reference, s | made | useful of a launch, s | step |"
-    yield "|---|---:|---:|---:|---|---:|---|"
+    yield (
+        "| row | step, s | build, s | reference, s | made | other checks and digest, s | "
+        "useful of a launch, s | step |"
+    )
+    yield "|---|---:|---:|---:|---|---:|---:|---|"
     for row in rows:
         how = "measured" if row.is_measured else "assumed"
         build = f"{row.build:.1f}, drawn" if row.is_drawn else f"{row.build:.1f}"
         made = "once" if row.is_shared else "each launch"
         yield (
             f"| `{row.name}` | {row.step:.3g} | {build} | {row.reference:.3g} | {made} | "
-            f"{row.useful:.1f} | {how} |"
+            f"{row.beside:.3g} | {row.useful:.1f} | {how} |"
         )
     yield ""
     for launches in (1, LAUNCHES):
@@ -897,10 +911,11 @@ def _sum(rows: Sequence[Row], launches: int) -> str:
     whole, useful, beside = _useful_of(rows, launches)
     builds = sum((1 + launches + REPEATS) * row.build for row in rows)
     made = sum(row.num_references(launches) * row.reference for row in rows)
+    other = num_outputs(launches) * sum(row.beside for row in rows)
     return (
         f"{duration(whole)}, of which {useful / whole:.0%} useful; builds take {duration(builds)}, "
-        f"references {duration(made)}, and {duration(beside)} of all that are beside the end of "
-        f"the launch before"
+        f"references {duration(made)}, other checks and digests {duration(other)}, and "
+        f"{duration(beside)} of all that are beside the end of the launch before"
     )
 
 
@@ -1082,8 +1097,12 @@ inputs, and {host_build:g} s of the host, its part at most; in the table these b
 "drawn". The reference is the [estimate](references.md) for 16 cores.
 That of a whole step, and a sampled one where all launches see the same bits, is made in the
 untimed launch and once for the last output, and read by the others; any other is made in each
-launch. Steps of more than two seconds are [fewer](suites.md#long-steps). Useful are warm-up and
-timed steps. Three repeats a row are in this sum, variants of rows are not. A build is beside
+launch. Other checks and the digest of an output are counted where they were timed at full size
+(`workloads/references.toml`), of a first output in each launch, and of one last output; where they
+were not, the table has 0, and the sum is too low by them. What a first step did to the weights is
+looked at by the untimed launch alone where all have the same bits, which is not counted, as nobody
+has seen it. Steps of more than two seconds are [fewer](suites.md#long-steps). Useful are warm-up
+and timed steps. Three repeats a row are in this sum, variants of rows are not. A build is beside
 another launch only where records of the device say that it holds both, with twice what the earlier
 one holds.
 

@@ -25,6 +25,11 @@ class HostRate(Record):
     source: str
 
 
+SAME_WEIGHTS = 0.25
+"""Part of a step's operations from which on another one is of fewer inputs, and below of fewer
+weights too."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference(Record):
     """What is computed again of a workload's step for one check.
@@ -84,11 +89,15 @@ class References(Record):
         return max(counted, least * self.cores / cores)
 
     def beside_seconds(self, workload: str, flops: float | None) -> float:
-        """Seconds of the host beside it, as far as they were measured."""
+        """Seconds of the host beside it, as far as they were measured.
+
+        They follow from the weights: with fewer inputs they are the same.
+        """
         reference = self.of(workload)
         if reference is None or flops is None:
             return 0.0
-        return reference.beside_seconds * reference.part_of_measured(flops)
+        part = reference.part_of_measured(flops)
+        return reference.beside_seconds * (1.0 if part >= SAME_WEIGHTS else part)
 
 
 @cache

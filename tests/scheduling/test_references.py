@@ -65,7 +65,8 @@ def test_an_estimate_is_no_less_than_what_was_measured_of_as_many_operations() -
     half, all_of_it, more = (known.seconds("reformer", {}, n * 5.656e12, 16) for n in (0.5, 1, 1.5))
     assert (half, all_of_it, more) == (pytest.approx(18.6), 37.2, 37.2)
     assert known.seconds("reformer", {}, 5.656e12, 8) == pytest.approx(74.4)
-    assert known.beside_seconds("vjepa", 1.539e14 / 2) == pytest.approx(38.3 / 2)
+    assert known.beside_seconds("vjepa", 1.539e14 / 2) == known.beside_seconds("vjepa", 1.539e14)
+    assert known.beside_seconds("vjepa", 1.539e14 / 8) == pytest.approx(21.5 / 8)
     assert known.beside_seconds("gemm", 1e12) == 0.0
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,9 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from appliance.records.journal import Check
 from workloads.contract.failures import ParameterError
+from workloads.contract.target import Artifacts
+from workloads.parts.auditing import equal_bits
+from workloads.parts.auditing.fingerprint import fingerprint
 from workloads.parts.drawing.drawn import Drawer
 from workloads.parts.drawing.initial_weights import initialized
 from workloads.parts.numerics import staging
@@ -36,6 +39,7 @@ _ROUNDINGS = 6
 _SMALLEST = 1e-30
 """Added to sizes, so that zero may stand beside zero."""
 _STUDENT, _TEACHER = "student.", "teacher."
+KEPT = "first_average.json"
 
 
 class Taught(torch.nn.Module):
@@ -66,25 +70,52 @@ def follow(model: torch.nn.Module, momentum: float) -> None:
     average([following[name] for name in leading], list(leading.values()), 0)
 
 
-def check_average(before: Before, output: Trained, momentum: float) -> Iterator[Check]:
-    """Hold the teacher of a step to the formula, from the student's weights that it reported."""
+def check_average(
+    before: Before, output: Trained, momentum: float, artifacts: Artifacts | None = None
+) -> Iterator[Check]:
+    """Hold the teacher of a step to the formula, from the student's weights that it reported.
+
+    With `artifacts` it is made once for equal bits of a large one's first step
+    (`parts/auditing/equal_bits`).
+    """
     pairs = {
         name: (before.statistics[name], output.weights[_leader(name)], output.statistics[name])
         for name in before.statistics
         if _leader(name) in output.weights
     }
-    looks = staging.by_parts_of(list(pairs.values()), lambda _, parts: _looked_at(momentum, *parts))
-    still = sum(not any(has_moved for has_moved, _ in parts) for parts in looks)
+
+    def seen() -> str:
+        sides = zip(*pairs.values(), strict=True)
+        groups = [dict(zip(pairs, side, strict=True)) for side in sides]
+        return fingerprint((), groups, "average", momentum)
+
+    def make() -> tuple[int, float]:
+        return _followed(list(pairs.values()), momentum)
+
+    num_elements = sum(old.numel() for old, _, _ in pairs.values())
+    if artifacts is None or before.number != 0 or num_elements < equal_bits.FEWEST:
+        still, largest = make()
+    else:
+        still, largest = equal_bits.once(artifacts, KEPT, seen, make)
     yield Check(name="teacher's tensors that stood still", error=still, bound=0.0, kind="exact")
-    errors = torch.tensor([error for parts in looks for _, error in parts], dtype=torch.float64)
     bound = _ROUNDINGS * unit_roundoff(torch.float32)
     yield Check(
         name="teacher, given the student's weights",
-        error=errors.max().item(),  # NaN if there is one
+        error=largest,
         bound=bound,
         detects=bound,
         detects_what="error of one element, relative to the terms that make it",
     )
+
+
+def _followed(
+    rows: Sequence[tuple[torch.Tensor, torch.Tensor, torch.Tensor]], momentum: float
+) -> tuple[int, float]:
+    """Tensors of the teacher that did not move, and the largest error of an element; NaN if any."""
+    looks = staging.by_parts_of(rows, lambda _, parts: _looked_at(momentum, *parts))
+    still = sum(not any(has_moved for has_moved, _ in parts) for parts in looks)
+    errors = torch.tensor([error for parts in looks for _, error in parts], dtype=torch.float64)
+    return still, errors.max().item()
 
 
 def _leader(name: str) -> str:
@@ -154,6 +185,7 @@ class SelfTaught(Replicated):
 
     def check(self, before: object, state: Training, output: Trained) -> Iterator[Check]:
         assert isinstance(before, Before)  # noqa: S101 - what snapshot returned
-        yield from check_average(before, output, self.momentum)
+        kept_in = state.artifacts if state.peers is None else None
+        yield from check_average(before, output, self.momentum, kept_in)
         yield check_variety(self.teacher_output(output))
         yield from check_step(before, state, output)
