@@ -509,4 +509,4 @@ def _expected_seconds(
         return launch_seconds(by_id[launch.case], launch) if is_made else 0.0
 
     of_launch = {launch.id: seconds(launch) for launch in launches}
-    return sum(max(of_launch[launch] for launch in group) for group in groups)
+    return math.fsum(max(of_launch[launch] for launch in group) for group in groups)
