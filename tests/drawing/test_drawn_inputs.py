@@ -96,6 +96,7 @@ def test_tensors_that_a_device_draws_together_are_those_of_the_host(
     """With one of each kind, of other shapes, and one that goes alone because it is large."""
     monkeypatch.setattr(drawn, "is_drawn_by_host", lambda _: False)
     monkeypatch.setattr(device_tensors, "TOGETHER", 3000)
+    monkeypatch.setattr(device_tensors, "SUMMED", 200)
     shapes = [(703, 517), (3, 5, 7), (1,), (257,)]
     wanted = [
         (f"{place} {shape}", values, dtype, shape)

@@ -25,6 +25,7 @@ from workloads.onnx_llama import OnnxLlama
 from workloads.onnx_whisper import OnnxWhisper
 from workloads.parts.curves.curves import start_digest
 from workloads.parts.drawing import drawn
+from workloads.parts.drawing.device_tensors import INTEGERS
 from workloads.parts.drawing.drawn import Drawer, Draws, HostDraws
 from workloads.parts.drawing.initial_weights import initialized
 from workloads.parts.training.inputs import Tensors

@@ -4,14 +4,14 @@ A small tensor takes a device microseconds, and a host as many for each of the o
 hands over. So those that will be asked for are named first (`Expected`) and drawn together: one
 run of the generator for all of them, one look-up for those of one map, one copy that lays each into
 memory of its own, as it would lie alone, and one sum over each. They are at most `TOGETHER` blocks,
-so that a pass holds 2 MiB of words, 2**22 elements before they are cut and some 10 MiB of temporary
-integers, and its sums, of 2**22 elements at most, four tensors of 32 MiB. Larger tensors are drawn
-one by one (`drawn`).
+so that a pass holds 8 MiB of words, some 40 MiB of temporary integers and 2**24 elements before
+they are cut, and a sum of `SUMMED` elements at most four tensors of 32 MiB. Larger tensors are
+drawn one by one (`drawn`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, groupby
 
@@ -24,8 +24,10 @@ from appliance.generator.philox import BLOCK
 from workloads.parts.drawing import device_words
 from workloads.parts.drawing.device_words import Stretch
 
-TOGETHER = 2**16
+TOGETHER = 2**18
 """Blocks of tensors that are drawn in one pass."""
+SUMMED = 2**22
+"""Elements that are summed up together."""
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """By the bytes of an element the integers that have its bits."""
 Runs = Sequence[tuple[int, int]]
@@ -107,7 +109,9 @@ def _parts(drawns: Sequence[Drawn], words: torch.Tensor) -> list[torch.Tensor]:
             made = _looked_up(group[0], places[4 * own.start : 4 * own.stop])
         else:
             made = values(group[0], words[own])
-        begins = ((end - num_blocks(one)) * in_block(one) for one, end in zip(group, ends, strict=True))
+        begins = (
+            (end - num_blocks(one)) * in_block(one) for one, end in zip(group, ends, strict=True)
+        )
         parts += [made[at : at + one.count] for one, at in zip(group, begins, strict=True)]
         first += ends[-1]
     return parts
@@ -172,12 +176,25 @@ def checksums(tensors: Sequence[torch.Tensor], runs: Sequence[Runs]) -> list[int
     """Of each tensor the number from 0 to 2**63 - 1 that sums up its runs, made where it lies."""
     flats = [one.detach().reshape(-1).view(INTEGERS[one.element_size()]) for one in tensors]
     sums = [0] * len(flats)
-    for size in {flat.element_size() for flat in flats}:
-        own = [place for place, flat in enumerate(flats) if flat.element_size() == size]
+    for own in _summed_together(flats, runs):
         given = _sums([flats[place] for place in own], [runs[place] for place in own])
         for place, one in zip(own, given, strict=True):
             sums[place] = one
     return sums
+
+
+def _summed_together(flats: Sequence[torch.Tensor], runs: Sequence[Runs]) -> Iterator[list[int]]:
+    """Places of tensors of one width, with `SUMMED` elements to sum up at most, or a single one."""
+    for size in sorted({flat.element_size() for flat in flats}):
+        group, elements = list[int](), 0
+        for place in (n for n, flat in enumerate(flats) if flat.element_size() == size):
+            more = sum(count for _, count in runs[place])
+            if group and elements + more > SUMMED:
+                yield group
+                group, elements = [], 0
+            group.append(place)
+            elements += more
+        yield group
 
 
 def _sums(flats: Sequence[torch.Tensor], runs: Sequence[Runs]) -> list[int]:
