@@ -85,10 +85,10 @@ def main() -> None:
     simulated_device.build()
     simulated_device.register()
     device = torch.device(simulated_device.NAME, 0)
-    print("| case | operations | copies from and to the host |\n|---|---:|---:|")  # noqa: T201 - a program
+    print("| case | operations | copies from and to the host |\n|---|---:|---:|")
     for name, workload, parameters in rows(options.suite, options.cases):
         operations, copies = counted(workload, parameters, device)
-        print(f"| `{name}` | {operations:,} | {copies:,} |", flush=True)  # noqa: T201 - the same
+        print(f"| `{name}` | {operations:,} | {copies:,} |", flush=True)
 
 
 if __name__ == "__main__":

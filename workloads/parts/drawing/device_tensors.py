@@ -123,7 +123,7 @@ def _laid_apart(drawns: Sequence[Drawn], parts: Sequence[torch.Tensor]) -> list[
     outs = [torch.empty_like(part) for part in bits]
     for size in {part.element_size() for part in parts}:
         own = [place for place, part in enumerate(parts) if part.element_size() == size]
-        torch._foreach_copy_([outs[place] for place in own], [bits[place] for place in own])  # noqa: SLF001 - torch's optimisers' own
+        torch._foreach_copy_([outs[place] for place in own], [bits[place] for place in own])
     return [
         out.view(part.dtype).view(one.shape)
         for one, part, out in zip(drawns, parts, outs, strict=True)

@@ -52,7 +52,7 @@ def words_of(stretches: Sequence[Stretch], device: torch.device) -> torch.Tensor
     Their temporaries are some twenty times as long as the counters, which have 8 bytes a block.
     """
     counts = [one.num_blocks for one in stretches]
-    rows = [[signed(word) for word in pair] for pair in zip(*(_keys(one) for one in stretches))]
+    rows = [[signed(word) for word in pair] for pair in zip(*map(_keys, stretches), strict=True)]
     total = sum(counts)
     counters = torch.zeros(4, total, dtype=torch.int64, device=device)
     if len(stretches) == 1:
