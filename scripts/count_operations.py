@@ -108,7 +108,7 @@ def count(code: Path, cases: Mapping[str, tuple[str, ...]]) -> dict[str, dict[st
 
 def table(recorded: Mapping[str, Any]) -> Iterator[str]:
     """Lines of a table of what is recorded."""
-    yield "| build | operations before | today | of them copies from and to the host before | today |"
+    yield "| build | operations before | today | of them copies with the host before | today |"
     yield "|---|---:|---:|---:|---:|"
     for suite in CASES:
         for name in CASES[suite]:

@@ -596,7 +596,10 @@ def smoke() -> Iterator[str]:
     """The 66 launches of smoke as they are made now."""
     parts = smoke_parts()
     made = (1 + LAUNCHES) * len(parts)
-    yield "| case | build | first step | check | digest | clocks | useful | untimed, s | timed, s | known |"
+    yield (
+        "| case | build | first step | check | digest | clocks | useful | untimed, s | timed, s | "
+        "known |"
+    )
     yield "|---|---:|---:|---:|---:|---:|---:|---:|---:|---|"
     for one in parts:
         yield (
@@ -615,7 +618,8 @@ def smoke() -> Iterator[str]:
     yield ""
     yield (
         f"The aim is {SMOKE_SECONDS:.0f} s for {made} launches: {judged(whole, SMOKE_SECONDS)}. "
-        f"What untimed launches alone do (repeated inputs, exports, first steps) is most of {named}."
+        f"What untimed launches alone do (repeated inputs, exports, first steps) is most of "
+        f"{named}."
     )
 
 
@@ -1054,16 +1058,18 @@ KNOWN = {
         "recorded with 0.4.0, median of a case's launches"
     ),
     "builds and first steps of `smoke`": (
-        "medians of stages with 0.12.0 on the first host, ahead of their turn or not, of first steps "
-        "in timed launches and of builds in all; of builds less the [operations](../explanation/inputs.md#many-small-tensors) "
-        "that they hand to the device no more, {operation:.1f} us each"
+        "medians of stages with 0.12.0 on the first host, ahead of their turn or not, of first "
+        "steps in timed launches and of builds in all; of builds less the "
+        "[operations](../explanation/inputs.md#many-small-tensors) that they hand to the device no "
+        "more, {operation:.1f} us each"
     ),
     "checks and digests of `smoke`": (
         "medians of stages of 0.13.0 on the second, slower host: an upper bound, in digests also "
         "because of page-locked buffers that none of these makes any more"
     ),
     "what only untimed launches do": (
-        "what their first step took longer on the first host, their checks and digests on the second"
+        "what their first step took longer on the first host, their checks and digests on the "
+        "second"
     ),
     "inputs that a device draws (products, `memory`)": (
         "counted: all bytes that the generator's operations read and write, over the {rate:.2f} "
@@ -1212,11 +1218,10 @@ another launch.
 
 Weak points of this sum:
 
-- What {operation:.1f} us is: in-place additions of 16 numbers took {latency:.1f} us each on the host of 0.4.0
-  (`launch-latency`), and steps of {bound} that wait for
-  their host took {faster:.2f} times as long on the first host as there (median; torch was another version).
-  Operations that allocate cost more than these. First uses of kernels, of which a build has fewer
-  kinds now, are not counted as less.
+- The {operation:.1f} us of an operation: in-place additions of 16 numbers took {latency:.1f} us
+  each on the host of 0.4.0 (`launch-latency`), and steps of {bound},
+  which wait for their host, took {faster:.2f} times as long on the first host as there (the median;
+  torch was another version). Operations that take memory cost more than these additions.
 - Checks, digests and what untimed launches do more are those of a host about twice as slow.
 - Repeats, untimed and timed launches of the first host ran beside others already: what one process
   slowed the other down by is in their stages and is not taken out.

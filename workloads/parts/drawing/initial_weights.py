@@ -72,10 +72,11 @@ def initialized(make: Callable[[], Model], drawer: Drawer, device: torch.device)
 
 def expect(drawer: Drawer, model: nn.Module, rules: Mapping[str, Rule]) -> None:
     """Name the parameters that a drawer will be asked for by these rules."""
+    drawn = {name: rule for name, rule in rules.items() if isinstance(rule, Map)}
     drawer.expect(
-        (name, rules[name], parameter.dtype, tuple(parameter.shape))
+        (name, drawn[name], parameter.dtype, tuple(parameter.shape))
         for name, parameter in model.named_parameters()
-        if isinstance(rules.get(name), Map)
+        if name in drawn
     )
 
 

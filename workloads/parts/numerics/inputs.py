@@ -41,7 +41,7 @@ def cut(
     They are summed up as the host made them, and moved in one copy of each tensor.
     """
     on_host, on_device = (
-        [named(*parts) for parts in zip(*(one.split(rows) for one in tensors), strict=True)]
+        [named(*parts) for parts in zip(*(torch.split(one, rows) for one in tensors), strict=True)]
         for tensors in (whole, [one.to(device) for one in whole])
     )
     return InputSets(sets=on_device, checksums=checksums_of_sets(on_host))
