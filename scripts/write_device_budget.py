@@ -1225,7 +1225,6 @@ Weak points of this sum:
 - Checks, digests and what untimed launches do more are those of a host about twice as slow.
 - Repeats, untimed and timed launches of the first host ran beside others already: what one process
   slowed the other down by is in their stages and is not taken out.
-- Imports that the fork server makes now instead of the launch are not counted as less.
 - The two ONNX rows ran on no such device with their provider since 0.4.0.
 
 ## `node`: {launches} timed launches a case
