@@ -28,6 +28,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import host_seconds  # noqa: E402 - after the path
 import measured_budget  # noqa: E402 - the same
 import measured_rows  # noqa: E402 - the same
+import measured_stages  # noqa: E402 - the same
 from host_seconds import Compared, Kind, Seconds  # noqa: E402 - the same
 from overlapped import ALONE, Timed, saved  # noqa: E402 - the same
 from write_suite_times import device_of, inputs_of  # noqa: E402 - the same
@@ -48,6 +49,7 @@ from appliance.worker import outputs  # noqa: E402 - the same
 
 RECORDED = ROOT / "tests" / "recorded" / "h100"
 PARTS = ROOT / "tests" / "recorded" / "host_parts.json"
+OPERATIONS = ROOT / "tests" / "recorded" / "build_operations.json"
 PAGE = ROOT / "docs" / "reference" / "device-budget.md"
 MODEL = "NVIDIA H100 80GB HBM3"
 LAUNCHES = 5
@@ -214,14 +216,14 @@ def _compared(launch: Launch, event: Mapping[str, Any], passed: float) -> None:
 
 @cache
 def forked_setup() -> float:
-    """Median seconds from the order to a set-up device of the forked launches of smoke."""
-    return median(one.environment for one in journal("smoke").launches.values())
+    """Median seconds of a forked launch of smoke until its device is set up, with 0.12.0."""
+    return measured_stages.run("smoke").setup()
 
 
 @cache
 def ending() -> float:
-    """Median seconds from the last record of a forked launch of smoke to the end of its process."""
-    return median(one.end for one in journal("smoke").launches.values())
+    """Median seconds from the last record of such a launch to the end of its process."""
+    return measured_stages.run("smoke").ending()
 
 
 # ------------------------------------------------------------------ rates of the recorded device
@@ -369,11 +371,13 @@ class Parts:
     is_later: bool = False
     is_inference: bool = False
     is_counted: bool = False
+    setup: float = field(default_factory=forked_setup)
+    ending: float = field(default_factory=ending)
 
     @property
     def repeat(self) -> float:
         """A launch of the deterministic phase."""
-        return forked_setup() + self.build + self.first_step + self.digest + ending()
+        return self.setup + self.build + self.first_step + self.digest + self.ending
 
     @property
     def plain(self) -> float:
@@ -396,22 +400,22 @@ class Parts:
 
     def of_untimed(self) -> Timed:
         """The untimed launch: it digests and checks last, but where it compares repeated inputs."""
-        tail = ending() + (0.0 if self.is_inference else self.digest + self.check)
+        tail = self.ending + (0.0 if self.is_inference else self.digest + self.check)
         return self._split(self.untimed, tail, is_reference=True)
 
     def of_timed(self, *, checks_last: bool = False) -> Timed:
         """A timed launch, which may check its last output."""
-        tail = ending() + (self.digest + self.check if self.is_later else 0.0)
+        tail = self.ending + (self.digest + self.check if self.is_later else 0.0)
         last = self.last_check if checks_last else 0.0
         return self._split(self.timed + last, tail + last)
 
     def of_repeat(self) -> Timed:
         """A launch of the deterministic phase, which is beside others but for its end."""
-        head = self.repeat - ending()
-        return Timed(case=self.name, head=head, middle=0.0, tail=ending(), is_repeat=True)
+        head = self.repeat - self.ending
+        return Timed(case=self.name, head=head, middle=0.0, tail=self.ending, is_repeat=True)
 
     def _split(self, whole: float, tail: float, *, is_reference: bool = False) -> Timed:
-        head = forked_setup() + self.build + (0.0 if self.is_counted else self.first_step)
+        head = self.setup + self.build + (0.0 if self.is_counted else self.first_step)
         middle = whole - head - tail
         return Timed(case=self.name, head=head, middle=middle, tail=tail, is_reference=is_reference)
 
@@ -429,10 +433,8 @@ def in_order(parts: Sequence[Parts]) -> list[Timed]:
 def less(parts: Sequence[Parts]) -> tuple[float, float]:
     """Seconds less of the launches of a suite, and of its repeats, where they overlap."""
     repeats = [one.of_repeat() for one in parts for _ in range(REPEATS)]
-    return (
-        saved(in_order(parts), setup=forked_setup()),
-        saved(repeats, setup=forked_setup()),
-    )
+    setup = min(one.setup for one in parts)
+    return saved(in_order(parts), setup=setup), saved(repeats, setup=setup)
 
 
 def facts_of(suite: str, name: str) -> dict[str, bool]:
@@ -463,22 +465,109 @@ def _useful(protocol: Protocol, launch: Launch | None = None) -> float:
 # ------------------------------------------------------------------ smoke
 
 
+ONNX = "onnx_"
+"""Begin of the names of cases that no recorded run of 0.12.0 has, for want of ONNX Runtime's CUDA
+provider."""
+
+
 def smoke_parts() -> list[Parts]:
-    """The cases of smoke: the device's parts as recorded, the host's as measured today."""
+    """The cases of smoke: by measured stages, and those by ONNX Runtime by parts."""
+    measured = sorted(measured_stages.run("smoke").cases())
+    return [_by_stages(name) for name in measured] + _onnx_parts()
+
+
+def second_host_parts() -> list[Parts]:
+    """The same, all of it as the second, slower host had it, but for the cases of ONNX Runtime."""
+    second = measured_stages.SECOND
+    run = measured_stages.run("smoke", second)
+    around = {"setup": run.setup(), "ending": run.ending()}
+    measured = [_by_stages(name, second) for name in sorted(run.cases())]
+    return [replace(one, **around) for one in measured + _onnx_parts()]
+
+
+def _by_stages(name: str, host: Path = measured_stages.FIRST) -> Parts:
+    """A case by stages of recorded launches: of one host, checks and digests of the second.
+
+    Of an untimed launch they count as its own. A build is the same in every launch, so the median
+    of all counts: on the first host some waited there for libraries to be hashed. Less are
+    operations that builds hand over no more.
+    """
+    protocol = suite_file.load_suite("smoke")[0].protocol
+    own, second = (measured_stages.run("smoke", one) for one in (host, measured_stages.SECOND))
+    checks = second.each(name, "timed", "check")
+    first_step = own.typical(name, "timed", "first_step")
+    digest = second.typical(name, "timed", "digest")
+    extra = {
+        "first_step": own.typical(name, "untimed", "first_step") - first_step,
+        "check": second.typical(name, "untimed", "check") - median(checks),
+        "digest": second.typical(name, "untimed", "digest") - digest,
+    }
+    clocks = protocol.calibration_seconds - own.calibration_seconds
+    removed = operation_seconds(host) * fewer_operations(name)
+    return Parts(
+        name=name,
+        build=own.typical_of_all(name, "build") - removed,
+        first_step=first_step,
+        digest=digest,
+        check=median(checks),
+        last_check=max(checks),
+        calibrate=own.typical(name, "timed", "calibrate") + clocks,
+        useful=own.typical(name, "timed", *measured_stages.USEFUL),
+        extra=sum(max(0.0, one) for one in extra.values()),
+        how="measured",
+        **facts_of("smoke", name),
+    )
+
+
+@cache
+def operation_seconds(host: Path = measured_stages.FIRST) -> float:
+    """What a host of a recorded run takes to hand one small operation to the device.
+
+    That of the host of 0.4.0, by its `launch-latency`, times the median of what steps that wait for
+    their host take on the one and on the other.
+    """
+    return latency() * median(_faster(name, host) for name in HOST_BOUND)
+
+
+def latency() -> float:
+    """Seconds of one addition in the recorded `launch-latency` of 0.4.0."""
+    (launch,) = journal("node").of("launch-latency", is_timed=True)
+    (case,) = [one for one in planned("node") if one.id.startswith("launch-latency@")]
+    return launch.block / launch.steps / (case.work.units or 0.0)
+
+
+HOST_BOUND = ("bert", "digits_mlp", "llama", "markov_lm", "resnet50")
+"""Cases of smoke whose steps wait for their host."""
+
+
+def _faster(name: str, host: Path) -> float:
+    """A step of a case on the host of a run, over that on the host of 0.4.0."""
+    by_begin = measured_budget.measured("smoke", host).steps[name]
+    before = (one.block / one.steps for one in journal("smoke").of(name, is_timed=True))
+    return 1e-3 * median([*by_begin[True], *by_begin[False]]) / median(before)
+
+
+def fewer_operations(name: str) -> int:
+    """Operations that the build of a case of smoke hands over no more (count_operations.py)."""
+    counts = json.loads(OPERATIONS.read_text())
+    before, today = (counts[when]["smoke"][name][0] for when in ("before", "today"))
+    return int(before - today)
+
+
+def _onnx_parts() -> list[Parts]:
+    """Cases by ONNX Runtime: the device's parts as recorded, the host's as measured today."""
     run = journal("smoke")
     protocol = suite_file.load_suite("smoke")[0].protocol
     made = []
-    for name in dict.fromkeys(case for case, _ in run.launches):
+    for name in dict.fromkeys(case for case, _ in run.launches if case.startswith(ONNX)):
         host = host_parts("smoke")["cases"][name]
-        (untimed,) = run.of(name, is_timed=False)
         timed = run.of(name, is_timed=True)
 
         def of(stage: str, launches: Sequence[Mapping[str, float]] = host["timed"]) -> float:
             return min(one[stage] for one in launches)
 
-        repeated = untimed.checks.get("repeated", 0.0) if name == "llama" else 0.0
         exported = host["untimed"]["build"] - of("build")
-        compared = 0.0 if repeated else host["untimed"]["check"] - of("check")
+        compared = host["untimed"]["check"] - of("check")
         made.append(
             Parts(
                 name=name,
@@ -489,8 +578,8 @@ def smoke_parts() -> list[Parts]:
                 last_check=median(one["check"] for one in host["timed"]),
                 calibrate=median(one.calibrate for one in timed) + protocol.calibration_seconds,
                 useful=median(_smoke_useful(protocol, one) for one in timed),
-                extra=max(0.0, exported) + max(0.0, compared) + repeated,
-                how="recorded",
+                extra=max(0.0, exported) + max(0.0, compared),
+                how="by parts",
                 **facts_of("smoke", name),
             )
         )
@@ -498,54 +587,92 @@ def smoke_parts() -> list[Parts]:
 
 
 def _smoke_useful(protocol: Protocol, launch: Launch) -> float:
-    """A block that time had cut is as long as the protocol says now, or as its steps take.
-
-    What trains to a target does not warm up, and its block is as it was.
-    """
-    if not launch.warm_up:
-        return launch.block
+    """A block that time had cut is as long as the protocol says now, or as its steps take."""
     step = launch.block / max(1, launch.steps)
     return launch.warm_up + max(protocol.block_seconds, protocol.block_steps * step)
 
 
 def smoke() -> Iterator[str]:
     """The 66 launches of smoke as they are made now."""
-    run, parts = journal("smoke"), smoke_parts()
-    count = len(parts)
-    gaps = median(run.gaps) * (1 + LAUNCHES) * count
-    untimed = sum(one.untimed for one in parts)
-    timed = sum(LAUNCHES * one.timed + one.last_check for one in parts)
-    beside, repeats_beside = less(parts)
-    whole = untimed + timed + gaps - beside
-    useful = LAUNCHES * sum(one.useful for one in parts)
-    made = (1 + LAUNCHES) * count
-    setup = made * (forked_setup() + ending())
-    repeats = REPEATS * sum(one.repeat for one in parts) - repeats_beside
-    most = max(slower().values())
-    longer = (most - 1) * sum(
-        (1 + LAUNCHES) * (one.build + one.digest + one.check) + one.last_check for one in parts
+    parts = smoke_parts()
+    made = (1 + LAUNCHES) * len(parts)
+    yield (
+        "| case | build | first step | check | digest | clocks | useful | untimed, s | timed, s | "
+        "known |"
     )
+    yield "|---|---:|---:|---:|---:|---:|---:|---:|---:|---|"
+    for one in parts:
+        yield (
+            f"| `{one.name}` | {one.build:.2f} | {one.first_step:.2f} | {one.check:.2f} | "
+            f"{one.digest:.2f} | {one.calibrate:.2f} | {one.useful:.2f} | {one.untimed:.1f} | "
+            f"{one.timed:.2f} | {one.how} |"
+        )
+    yield ""
     yield "| part | s |"
     yield "|---|---:|"
-    yield f"| {count} untimed launches | {untimed:.1f} |"
-    yield f"| {LAUNCHES * count} timed launches | {timed:.1f} |"
-    yield f"| between {made} launches, {1e3 * median(run.gaps):.0f} ms each | {gaps:.1f} |"
-    yield f"| of it beside the end of the launch before, less | {beside:.1f} |"
-    yield f"| **{made} launches** | **{whole:.0f}** |"
-    yield f"| were the host's stages {most:.2f} times as long, more | {longer:.1f} |"
-    yield f"| until the device is set up, and until processes have ended, in all | {setup:.1f} |"
-    yield f"| of it warm-up and timed steps | {useful:.1f} |"
-    yield f"| {REPEATS * count} repeats of the deterministic phase, more | {repeats:.1f} |"
-    yield f"| one fork server before the first launch, more | {run.servers:.1f} |"
+    for part, seconds in _smoke_sums(parts).items():
+        yield f"| {part} | {seconds:.1f} |"
     longest = sorted(parts, key=lambda one: -one.extra)[:3]
     named = ", ".join(f"`{one.name}` {one.extra:.1f} s" for one in longest)
+    whole = _smoke_seconds(parts)
     yield ""
     yield (
         f"The aim is {SMOKE_SECONDS:.0f} s for {made} launches: {judged(whole, SMOKE_SECONDS)}. "
-        f"Contexts of the device are made and ended in "
-        f"{setup:.0f} s, some of them beside others; what untimed launches alone do (exports, "
-        f"repeated inputs) is most of {named}."
+        f"What untimed launches alone do (repeated inputs, exports, first steps) is most of "
+        f"{named}."
     )
+
+
+def _smoke_seconds(parts: Sequence[Parts]) -> float:
+    """Seconds of an untimed launch and of timed ones a case, and of what is between them."""
+    gaps = _between() * (1 + LAUNCHES) * len(parts)
+    return sum(one.whole(LAUNCHES) for one in parts) + gaps - less(parts)[0]
+
+
+def _between() -> float:
+    return median(measured_stages.run("smoke").gaps)
+
+
+def _smoke_sums(parts: Sequence[Parts]) -> dict[str, float]:
+    """Seconds of the suite, by what they are of, and with other figures."""
+    count, first = len(parts), measured_stages.run("smoke")
+    made = (1 + LAUNCHES) * count
+    beside, repeats_beside = less(parts)
+    removed = {one.name: _removed(one) for one in parts}
+    as_before = [replace(one, build=one.build + removed[one.name]) for one in parts]
+    digests = [replace(one, digest=_first_digest(one)) for one in parts]
+    return {
+        f"{count} untimed launches": sum(one.untimed for one in parts),
+        f"{LAUNCHES * count} timed launches": sum(
+            LAUNCHES * one.timed + one.last_check for one in parts
+        ),
+        f"between {made} launches, {1e3 * _between():.0f} ms each": made * _between(),
+        "of it beside the end of the launch before, less": beside,
+        f"**{made} launches**": _smoke_seconds(parts),
+        "the same with the operations that builds handed over before": _smoke_seconds(as_before),
+        "the same with digests of the first host, by 0.12.0": _smoke_seconds(digests),
+        "the same with all stages of the second, slower host": _smoke_seconds(second_host_parts()),
+        "until the device is set up, and until processes have ended, in all": sum(
+            (1 + LAUNCHES) * (one.setup + one.ending) for one in parts
+        ),
+        "of it warm-up and timed steps": LAUNCHES * sum(one.useful for one in parts),
+        f"{REPEATS * count} repeats of the deterministic phase, more": (
+            REPEATS * sum(one.repeat for one in parts) - repeats_beside
+        ),
+        "fork servers before the first launch, more": first.servers,
+    }
+
+
+def _removed(one: Parts) -> float:
+    is_by_stages = one.how == "measured"
+    return operation_seconds() * fewer_operations(one.name) if is_by_stages else 0.0
+
+
+def _first_digest(one: Parts) -> float:
+    """As the first host took for it, by the code of 0.12.0."""
+    if one.how != "measured":
+        return one.digest
+    return measured_stages.run("smoke").typical(one.name, "timed", "digest")
 
 
 # ------------------------------------------------------------------ node
@@ -600,11 +727,20 @@ def _of_today(name: str, host: Mapping[str, Any], protocol: Protocol, how: HowLo
         digest=copied + of("digest") if "digest" in host else 0.0,
         check=copied + of("check"),
         last_check=copied + of("check"),
-        calibrate=median(one.calibrate for one in launches) + protocol.calibration_seconds,
+        calibrate=clocks(name, launches, protocol),
         useful=_useful(protocol),
         extra=max(one.searched for one in launches) if name.endswith(SEARCHED) else 0.0,
         how="build and check measured" if "build" in host else "inputs counted, check measured",
     )
+
+
+def clocks(name: str, launches: Sequence[Launch], protocol: Protocol) -> float:
+    """Seconds of comparing clocks: as 0.12.0 took for it, else what 0.4.0 took beside the spans."""
+    run = measured_stages.run("node")
+    if name in run.cases():
+        asked = protocol.calibration_seconds - run.calibration_seconds
+        return run.typical(name, "timed", "calibrate") + asked
+    return median(one.calibrate for one in launches) + protocol.calibration_seconds
 
 
 def _of_disk(name: str, host: Mapping[str, Any], protocol: Protocol) -> Parts:
@@ -642,7 +778,7 @@ def _as_recorded(name: str, launches: Sequence[Launch], protocol: Protocol) -> P
         digest=median(one.digest for one in launches),
         check=check,
         last_check=max((one.last_check for one in timed), default=check),
-        calibrate=median(one.calibrate for one in launches) + protocol.calibration_seconds,
+        calibrate=clocks(name, launches, protocol),
         useful=_useful(protocol, timed[0] if timed else None),
         how="recorded" if _recorded(name) else "recorded, of another of its kind",
     )
@@ -930,12 +1066,29 @@ def planned(suite: str) -> list[Case]:
 
 KNOWN = {
     "until the device is set up": (
-        "recorded on one {model} (bench 0.4.0, 16 host cores): {setup:.2f} s, median of {forked} "
-        "forked launches"
+        "recorded with 0.12.0 as above: {setup:.2f} s, median of {forked} launches of `smoke`"
     ),
     "from the last record to the end of the process": "the same: {ending:.2f} s",
-    "first step; clocks, beside the time over which they are compared": (
-        "recorded there, median of a case's launches"
+    "clocks": (
+        "recorded with 0.12.0 where the run above has the case, median of its timed launches; else "
+        "with 0.4.0 on one {model} (16 host cores), beside the time over which they are compared"
+    ),
+    "first step of `node` and of the ONNX rows": (
+        "recorded with 0.4.0, median of a case's launches"
+    ),
+    "builds and first steps of `smoke`": (
+        "medians of stages with 0.12.0 on the first host, ahead of their turn or not, of first "
+        "steps in timed launches and of builds in all; of builds less the "
+        "[operations](../explanation/inputs.md#many-small-tensors) that they hand to the device no "
+        "more, {operation:.1f} us each"
+    ),
+    "checks and digests of `smoke`": (
+        "medians of stages of 0.13.0 on the second, slower host: an upper bound, in digests also "
+        "because of page-locked buffers that none of these makes any more"
+    ),
+    "what only untimed launches do": (
+        "what their first step took longer on the first host, their checks and digests on the "
+        "second"
     ),
     "inputs that a device draws (products, `memory`)": (
         "counted: all bytes that the generator's operations read and write, over the {rate:.2f} "
@@ -958,10 +1111,11 @@ KNOWN = {
     "comparing clocks, warm-up, blocks": (
         "the time that the suite's protocol gives them, or as many steps as it asks for"
     ),
-    "builds, checks and digests of `smoke`": (
-        "stages of a run of today's code on {smoke_threads} threads of an {smoke_processor}, the "
-        "least of a case's launches, at a load of {smoke_load:.1f}, and scaled to nothing; the "
-        "host does the device's part of them too; repeated inputs of `llama` as recorded"
+    "the ONNX rows of `smoke`, but for what is named above": (
+        "builds, checks and digests are stages of a run of today's code on {smoke_threads} threads "
+        "of an {smoke_processor}, the least of a case's launches, at a load of {smoke_load:.1f}, "
+        "and scaled to nothing; the host does the device's part of them too; all else as recorded "
+        "with 0.4.0"
     ),
     "the file of `disk_read`": (
         "written once, by the untimed launch, as recorded; opened by the others in the time that "
@@ -1076,7 +1230,21 @@ times of products longer, and the factor smaller: it wants an idle machine (here
 
 ## `smoke`: an untimed and {launches} timed launches a case
 
+By measured stages where a case has them. Seconds of a launch's parts, before any of them is beside
+another launch.
+
 {smoke}
+
+Weak points of this sum:
+
+- The {operation:.1f} us of an operation: in-place additions of 16 numbers took {latency:.1f} us
+  each on the host of 0.4.0 (`launch-latency`), and steps of {bound},
+  which wait for their host, took {faster:.2f} times as long on the first host as there (the median;
+  torch was another version). Operations that take memory cost more than these additions.
+- Checks, digests and what untimed launches do more are those of a host about twice as slow.
+- Repeats, untimed and timed launches of the first host ran beside others already: what one process
+  slowed the other down by is in their stages and is not taken out.
+- The two ONNX rows ran on no such device with their provider since 0.4.0.
 
 ## `node`: {launches} timed launches a case
 
@@ -1119,7 +1287,8 @@ def page() -> str:
     figures = {
         "model": MODEL,
         "setup": forked_setup(),
-        "forked": len(journal("smoke").launches),
+        "forked": len(measured_stages.run("smoke").launches),
+        "operation": 1e6 * operation_seconds(),
         "ending": ending(),
         "rate": memory_rate() / 1e12,
         "copied": copy_rate() / 1e9,
@@ -1149,6 +1318,10 @@ def page() -> str:
         launches=LAUNCHES,
         alone=ALONE,
         smoke="\n".join(smoke()),
+        operation=1e6 * operation_seconds(),
+        latency=1e6 * latency(),
+        bound=", ".join(f"`{name}`" for name in HOST_BOUND),
+        faster=median(_faster(name, measured_stages.FIRST) for name in HOST_BOUND),
         node="\n".join(node()),
         build=build_times.load().model_seconds,
         host_build=build_times.load().host_seconds,

@@ -26,7 +26,13 @@ from workloads.contract.failures import ParameterError
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.auditing.sampling import Plan, Sampling, beyond, never
-from workloads.parts.datasets.text import FIRST_ORDINARY, Language, masked_text, num_masked
+from workloads.parts.datasets.text import (
+    FIRST_ORDINARY,
+    Language,
+    masked_text,
+    num_masked,
+    wanted_masked_text,
+)
 from workloads.parts.distributed.sharding import num_batches, require_parallel
 from workloads.parts.drawing.drawn import Drawer
 from workloads.parts.drawing.initial_weights import initialized
@@ -184,12 +190,14 @@ class Bert(Workload[Training, Trained]):
 
     def _draw(self, drawer: Drawer, rank: int) -> Callable[[int], Tensors]:
         """What makes input sets of a rank where the drawer draws; all have one language."""
+        shape = {"count": self._count, "length": self.length}
+        for index in range(self.num_inputs):
+            name = of_rank(str(index), rank)
+            drawer.expect(wanted_masked_text(self.vocabulary, name, **shape))
         language = Language.of(drawer, self.vocabulary)
 
         def batch(index: int) -> Tensors:
-            tokens, labels = masked_text(
-                language, of_rank(str(index), rank), count=self._count, length=self.length
-            )
+            tokens, labels = masked_text(language, of_rank(str(index), rank), **shape)
             return {"input_ids": tokens, "labels": labels}
 
         return batch

@@ -32,6 +32,7 @@ from workloads.contract.target import Target
 from workloads.contract.time_to_target import TimeToTarget
 from workloads.parts.datasets.digits import digits
 from workloads.parts.numerics.classifier import Classifier, count_training_flops, in_float64
+from workloads.parts.numerics.inputs import cut
 from workloads.parts.numerics.parameters import require_positive, require_share
 from workloads.parts.numerics.size import count_parameters
 from workloads.parts.training.bounds import ErrorBounds
@@ -114,19 +115,18 @@ class DigitsMlp(TimeToTarget[State, Trained]):
         model = seeded(seed, self._model).to(target.device)
         rule = AdamW(learning_rate=0.01, steps=self.num_steps)
         order = self._order(int((~is_held_out).sum()), seed)
-        inputs, classes = (
-            torch.split(one[~is_held_out][order].to(target.device), self.batch)
-            for one in (images, labels)
-        )
+        learned = [one[~is_held_out][order] for one in (images, labels)]
         return State(
             training=Training(
                 model=model,
                 rule=rule,
                 optimizer=rule.make(model),
-                batches=[
-                    {"inputs": one, "labels": other}
-                    for one, other in zip(inputs, classes, strict=True)
-                ],
+                batches=cut(
+                    learned,
+                    self.batch,
+                    target.device,
+                    lambda one, other: {"inputs": one, "labels": other},
+                ),
                 cycle=InputCycle(of=self.num_steps),
                 dtype=torch.float32,
                 error_bounds=ERROR_BOUNDS,

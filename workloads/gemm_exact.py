@@ -93,6 +93,7 @@ class GemmExact(Workload[State, torch.Tensor]):
     def build(self, target: Target, seed: int) -> State:
         draws = Draws(target=target, seed=seed)
         drawn = [self._described(draws, number) for number in range(self.num_inputs)]
+        draws.expect_drawn(one for pair in drawn for one in pair)
         return State(
             left=[draws.of(one) for one, _ in drawn],
             right=[draws.of(one) for _, one in drawn],

@@ -96,6 +96,10 @@ class LlmChat(Decoding):
     def stretch(self) -> Stretch:
         return Stretch(factor=8.0, low=1.0, high=4.0, original=8192)
 
+    @property
+    def uniform(self) -> tuple[int, int]:
+        return self._words, self.prompt - _FRAME
+
     def prompts(self, drawer: Drawer, index: int) -> torch.Tensor:
         first = self._words
         user, assistant, blank = (word % first for word in (USER, ASSISTANT, BLANK))
@@ -103,7 +107,7 @@ class LlmChat(Decoding):
         closing = torch.tensor(
             [first + TURN_ENDS, first + HEADER, assistant, first + HEADER_ENDS, blank]
         )
-        message = self.words(drawer, index, first, self.prompt - _FRAME)
+        message = drawer.tensor(*self.wanted(index))
         frame = (part.to(message.device).expand(self.batch, -1) for part in (opening, closing))
         before, after = frame
         return torch.cat((before, message, after), dim=1)

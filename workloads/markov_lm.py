@@ -36,6 +36,7 @@ from workloads.contract.target import Target
 from workloads.contract.time_to_target import TimeToTarget
 from workloads.parts.datasets.markov import SYMBOLS, Source
 from workloads.parts.numerics.classifier import Classifier, count_training_flops, in_float64
+from workloads.parts.numerics.inputs import cut
 from workloads.parts.numerics.parameters import require_positive
 from workloads.parts.numerics.size import count_parameters
 from workloads.parts.training.bounds import ErrorBounds
@@ -143,10 +144,12 @@ class MarkovLm(TimeToTarget[State, Trained]):
                 model=model,
                 rule=rule,
                 optimizer=rule.make(model),
-                batches=[
-                    {"inputs": part[:, :-1], "labels": part[:, -1]}
-                    for part in torch.split(windows.to(target.device), self.batch)
-                ],
+                batches=cut(
+                    [windows],
+                    self.batch,
+                    target.device,
+                    lambda part: {"inputs": part[:, :-1], "labels": part[:, -1]},
+                ),
                 cycle=InputCycle(of=self.num_steps),
                 dtype=torch.float32,
                 error_bounds=ERROR_BOUNDS,

@@ -88,6 +88,7 @@ class MemoryBandwidth(Workload[State, dict[str, torch.Tensor]]):
             [self._described(draws, f"{which} {number}") for number in range(self.num_inputs)]
             for which in ("first", "second")
         ]
+        draws.expect_drawn(one for inputs in drawn for one in inputs)
         first, second = ([draws.of(one) for one in inputs] for inputs in drawn)
         return State(
             first=first,

@@ -12,8 +12,8 @@ from support.interpreted import interpreted
 from appliance.generator import drawing, philox
 from appliance.generator.maps import NORMAL, UNIFORM, WORDS, Map, integers
 from workloads.contract.target import Artifacts, Target
-from workloads.parts.drawing import device_words, drawn
-from workloads.parts.drawing.drawn import Draws
+from workloads.parts.drawing import device_tensors, device_words, drawn
+from workloads.parts.drawing.drawn import Draws, HostDraws
 
 HOST = torch.device("cpu")
 KEY = (2**64 - 5, 0xF7FF_FFFF_FFFF_FF01)
@@ -87,7 +87,40 @@ def test_a_device_draws_the_bits_of_the_host(values: Map, dtype: torch.dtype) ->
     assert torch.equal(bits(drawn.rows_on_host(one, 700, 2)), bits(host[700:702]))
     assert drawn.checksum(one, device) == drawing.checksum(one)
     runs = drawing.sampled_runs(one)
-    assert drawn._checksum_by_device(bits(device).view(-1), runs) == drawing.checksum(one)
+    assert device_tensors.checksums([device], [runs]) == [drawing.checksum(one)]
+
+
+def test_tensors_that_a_device_draws_together_are_those_of_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With one of each kind, of other shapes, and one that goes alone because it is large."""
+    monkeypatch.setattr(drawn, "is_drawn_by_host", lambda _: False)
+    monkeypatch.setattr(device_tensors, "TOGETHER", 3000)
+    monkeypatch.setattr(device_tensors, "SUMMED", 200)
+    shapes = [(703, 517), (3, 5, 7), (1,), (257,)]
+    wanted = [
+        (f"{place} {shape}", values, dtype, shape)
+        for shape in shapes
+        for place, (values, dtype) in enumerate(KINDS)
+    ]
+    one = Draws(target=target(tmp_path), seed=5)
+    one.expect([*wanted, ("never asked for", NORMAL, torch.float32, (9,))])
+    made = [one.tensor(*each) for each in wanted]
+    alone = [HostDraws(seed=5).tensor(*each) for each in wanted]
+    assert [bits(each).tolist() for each in made] == [bits(each).tolist() for each in alone]
+    assert [each.untyped_storage().nbytes() for each in made] == [each.nbytes for each in made]
+    assert [each.drawn.name for each in one.target.drawn] == [each[0] for each in wanted]
+    assert all(each.checksum == drawing.checksum(each.drawn) for each in one.target.drawn)
+
+
+def test_a_wrong_element_of_tensors_that_are_summed_up_together_shows_in_its_own_sum() -> None:
+    described = [drawn.described(5, name, NORMAL, torch.float32, (300, 301)) for name in "abc"]
+    tensors = [drawn.on_host(one) for one in described]
+    first = drawing.sampled_runs(described[1])[3][0]
+    tensors[1].view(-1).view(torch.int32)[first] ^= 1
+    sums = device_tensors.checksums(tensors, [drawing.sampled_runs(one) for one in described])
+    is_right = [sums[n] == drawing.checksum(one) for n, one in enumerate(described)]
+    assert is_right == [True, False, True]
 
 
 def test_pieces_of_a_large_tensor_join(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from workloads.onnx_llama import OnnxLlama
 from workloads.onnx_whisper import OnnxWhisper
 from workloads.parts.curves.curves import start_digest
 from workloads.parts.drawing import drawn
+from workloads.parts.drawing.device_tensors import INTEGERS
 from workloads.parts.drawing.drawn import Drawer, Draws, HostDraws
 from workloads.parts.drawing.initial_weights import initialized
 from workloads.parts.training.inputs import Tensors
@@ -107,7 +108,7 @@ def test_one_wrong_integer_of_a_device_is_found_in_every_tensor_that_a_row_draws
     def with_one_wrong(one: Drawn, device: torch.device) -> torch.Tensor:
         tensor = drawn.drawn_by_device(one, device)
         first, count = sampled_runs(one)[-1]
-        bits = tensor.view(-1).view(drawn._INTEGERS[tensor.element_size()])
+        bits = tensor.view(-1).view(INTEGERS[tensor.element_size()])
         bits[first + count - 1] ^= 1
         return tensor
 

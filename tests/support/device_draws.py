@@ -1,9 +1,15 @@
 """Draws on the processor by the operations of a device."""
 
+from collections.abc import Iterable
+
 import torch
 
 from appliance.generator.maps import Map
 from workloads.parts.drawing import drawn
+from workloads.parts.drawing.device_tensors import Expected
+from workloads.parts.drawing.drawn import Wanted
+
+HOST = torch.device("cpu")
 
 
 class DeviceDraws:
@@ -12,13 +18,18 @@ class DeviceDraws:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.names: list[str] = []
+        self.expected = Expected()
+
+    def expect(self, wanted: Iterable[Wanted]) -> None:
+        self.expected.add(drawn.described(self.seed, *one) for one in wanted)
 
     def tensor(
         self, name: str, values: Map, dtype: torch.dtype, shape: tuple[int, ...]
     ) -> torch.Tensor:
         self.names.append(name)
         one = drawn.described(self.seed, name, values, dtype, shape)
-        return drawn.drawn_by_device(one, torch.device("cpu"))
+        made = self.expected.take(one, HOST)
+        return drawn.drawn_by_device(one, HOST) if made is None else made[0]
 
 
 def bytes_of(tensor: torch.Tensor) -> bytes:

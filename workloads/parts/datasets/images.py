@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 
 from appliance.generator.maps import NORMAL, integers
-from workloads.parts.drawing.drawn import Drawer
+from workloads.parts.drawing.drawn import Drawer, Wanted
 
 _COARSE = 8
 _SCALE = 181 / 256
@@ -21,8 +21,23 @@ _SCALE = 181 / 256
 
 def drawn_patterns(drawer: Drawer, classes: int) -> torch.Tensor:
     """Patterns (classes, 3, 8, 8) of all classes, where the drawer draws."""
-    shape = (classes, 3, _COARSE, _COARSE)
-    return drawer.tensor("patterns", NORMAL, torch.float32, shape)
+    return drawer.tensor(*_patterns(classes))
+
+
+def _patterns(classes: int) -> Wanted:
+    return "patterns", NORMAL, torch.float32, (classes, 3, _COARSE, _COARSE)
+
+
+def wanted_images(name: str, classes: int, *, count: int, side: int) -> list[Wanted]:
+    """What `drawn_images` draws, and the patterns before."""
+    return [_patterns(classes), *_images(name, classes, count=count, side=side)]
+
+
+def _images(name: str, classes: int, *, count: int, side: int) -> tuple[Wanted, Wanted]:
+    return (
+        (f"labels {name}", integers(0, classes - 1), torch.int64, (count,)),
+        (f"noise {name}", NORMAL, torch.float32, (count, 3, side, side)),
+    )
 
 
 def drawn_images(
@@ -32,8 +47,9 @@ def drawn_images(
 
     `name` tells them from other images of the drawer, `patterns` are what `drawn_patterns` made.
     """
-    labels = drawer.tensor(f"labels {name}", integers(0, len(patterns) - 1), torch.int64, (count,))
-    images = drawer.tensor(f"noise {name}", NORMAL, torch.float32, (count, 3, side, side))
+    labels, images = (
+        drawer.tensor(*one) for one in _images(name, len(patterns), count=count, side=side)
+    )
     place = torch.arange(side, device=images.device) * _COARSE // side
     images += patterns[labels][:, :, place][:, :, :, place]
     return images.mul_(_SCALE), labels

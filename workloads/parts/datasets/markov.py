@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 SYMBOLS = 32
 CONCENTRATION = 0.1
@@ -34,12 +35,27 @@ class Source:
         symbols = [first // SYMBOLS, first % SYMBOLS]
         rows = self.chance.cumsum(-1).numpy()
         for _ in range(length - 2):
-            row = rows[symbols[-2], symbols[-1]]
-            draw = self._rng.random((count, 1)) * row[:, -1:]
-            symbols.append((row <= draw).sum(1))
+            pair = symbols[-2] * SYMBOLS + symbols[-1]
+            draw = self._rng.random(count) * rows[:, :, -1].reshape(-1)[pair]
+            symbols.append(_num_up_to(rows.reshape(-1), pair * SYMBOLS, draw))
         return np.stack(symbols, axis=1)
 
     def loss(self, windows: torch.Tensor) -> torch.Tensor:
         """Mean of -log of the chance that the source gives to each window's last symbol."""
         older, newer, last = windows[:, -3:].unbind(1)
         return -self.chance[older, newer, last].log().mean()
+
+
+def _num_up_to(
+    rows: NDArray[np.float64], begins: NDArray[np.int64], limits: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """How many of the ascending numbers of each row, which begins there, are not above its limit.
+
+    Halving finds it, and the last number is above: `SYMBOLS` is a power of two.
+    """
+    count = np.zeros_like(begins)
+    step = SYMBOLS // 2
+    while step:
+        count += step * (rows[begins + (count + step - 1)] <= limits)
+        step //= 2
+    return count

@@ -15,7 +15,7 @@ import torch
 
 from appliance.generator.maps import WORDS, integers
 from workloads.contract.failures import ParameterError
-from workloads.parts.drawing.drawn import Drawer
+from workloads.parts.drawing.drawn import Drawer, Wanted
 
 MASK, FIRST_ORDINARY = 103, 104
 """BERT's number of its mask token, and the first number that is no special token."""
@@ -45,12 +45,7 @@ class Language:
     @classmethod
     def of(cls, drawer: Drawer, vocabulary: int) -> Language:
         """The language that a drawer draws, of so many tokens with the special ones."""
-        ordinary = vocabulary - FIRST_ORDINARY
-        values, shape = integers(0, ordinary - 1), (ordinary, _SUCCESSORS)
-        return cls(
-            drawer=drawer,
-            successors=drawer.tensor("successors", values, torch.int64, shape),
-        )
+        return cls(drawer=drawer, successors=drawer.tensor(*_successors(vocabulary)))
 
     @property
     def ordinary(self) -> int:
@@ -59,28 +54,54 @@ class Language:
 
     def text(self, name: str, count: int, length: int) -> torch.Tensor:
         """Tokens (count, length), where the drawer draws; `name` tells them from other texts."""
-        choices = self._drawn(f"choices {name}", _SUCCESSORS, (count, length))
-        token = self._drawn(f"first tokens {name}", self.ordinary, (count,))
-        tokens = torch.empty_like(choices)
-        for position in range(length):
-            tokens[:, position] = token = self.successors[token, choices[:, position]]
-        return tokens + FIRST_ORDINARY
+        choices, token = (
+            self.drawer.tensor(*one) for one in _text(self.ordinary, name, count, length)
+        )
+        by_position, successors = choices.t().contiguous(), self.successors.reshape(-1)
+        tokens, place = torch.empty_like(by_position), torch.empty_like(token)
+        for choice, row in zip(by_position.unbind(), tokens.unbind(), strict=True):
+            torch.add(choice, token, alpha=_SUCCESSORS, out=place)
+            token = torch.index_select(successors, 0, place, out=row)
+        return tokens.t().contiguous().add_(FIRST_ORDINARY)
 
     def order(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
         """The places of the last dimension in random order, by 64 random bits each."""
         words = self.drawer.tensor(name, WORDS, torch.int64, shape)
         return words.argsort(dim=-1, stable=True)
 
-    def tokens(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
-        """Ordinary tokens, each as likely as another."""
-        return self._drawn(name, self.ordinary, shape) + FIRST_ORDINARY
 
-    def tenths(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
-        """Integers from 0 to 9."""
-        return self._drawn(name, 10, shape)
+def wanted_masked_text(vocabulary: int, name: str, *, count: int, length: int) -> list[Wanted]:
+    """What `masked_text` draws, and the language before."""
+    ordinary = vocabulary - FIRST_ORDINARY
+    text = _text(ordinary, name, count, length)
+    return [_successors(vocabulary), *text, *_masks(ordinary, name, count, length)]
 
-    def _drawn(self, name: str, below: int, shape: tuple[int, ...]) -> torch.Tensor:
-        return self.drawer.tensor(name, integers(0, below - 1), torch.int64, shape)
+
+def _successors(vocabulary: int) -> Wanted:
+    ordinary = vocabulary - FIRST_ORDINARY
+    return _integers("successors", ordinary, (ordinary, _SUCCESSORS))
+
+
+def _text(ordinary: int, name: str, count: int, length: int) -> tuple[Wanted, Wanted]:
+    """What tokens follow each other by: which successor at each position, and the first tokens."""
+    return (
+        _integers(f"choices {name}", _SUCCESSORS, (count, length)),
+        _integers(f"first tokens {name}", ordinary, (count,)),
+    )
+
+
+def _masks(ordinary: int, name: str, count: int, length: int) -> tuple[Wanted, Wanted, Wanted]:
+    """What masks a text: the places' order, tenths that say how, and tokens to put there."""
+    masked = (count, num_masked(length))
+    return (
+        (f"masked {name}", WORDS, torch.int64, (count, length)),
+        _integers(f"replaced {name}", 10, masked),
+        _integers(f"replacements {name}", ordinary, masked),
+    )
+
+
+def _integers(name: str, below: int, shape: tuple[int, ...]) -> Wanted:
+    return name, integers(0, below - 1), torch.int64, shape
 
 
 def masked_text(
@@ -93,12 +114,12 @@ def masked_text(
     same.
     """
     tokens = language.text(name, count, length)
-    chosen = language.order(f"masked {name}", (count, length))[:, : num_masked(length)]
-    shape = (count, num_masked(length))
+    order, tenths, ordinary = _masks(language.ordinary, name, count, length)
+    chosen = language.drawer.tensor(*order).argsort(dim=-1, stable=True)[:, : num_masked(length)]
     originals = tokens.gather(1, chosen)
     labels = torch.full_like(tokens, IGNORED).scatter(1, chosen, originals)
-    kind = language.tenths(f"replaced {name}", shape)
-    others = language.tokens(f"replacements {name}", shape)
+    kind = language.drawer.tensor(*tenths)
+    others = language.drawer.tensor(*ordinary) + FIRST_ORDINARY
     replaced = others.where(kind == _KIND_RANDOM, originals).where(kind >= _KIND_RANDOM, MASK)
     return tokens.scatter(1, chosen, replaced), labels
 

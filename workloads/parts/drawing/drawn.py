@@ -13,29 +13,30 @@ it is there and gives the same words.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
 import torch
 
-from appliance.generator import drawing, maps, philox
+from appliance.generator import drawing, philox
 from appliance.generator.drawing import Drawn, Summed
 from appliance.generator.formats import Bits
 from appliance.generator.maps import Map
 from appliance.generator.philox import BLOCK
 from appliance.records.journal import Check
 from workloads.contract.target import Target
-from workloads.parts.drawing import device_words
+from workloads.parts.drawing import device_tensors, device_words
+from workloads.parts.drawing.device_tensors import INTEGERS, Expected
 
 LARGE = 2**26
 """Blocks of a tensor from which on a compiled kernel is worth its compilation."""
 AT_ONCE = 2**20
 """Blocks whose words are held at once, 32 MiB."""
-_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-_WORDS = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32, 8: torch.uint64}
+Wanted = tuple[str, Map, torch.dtype, tuple[int, ...]]
+"""What a drawer's `tensor` takes."""
 
 
 class Drawer(Protocol):
@@ -47,6 +48,13 @@ class Drawer(Protocol):
         """The tensor called `name`; no two of a build have one name."""
         ...
 
+    def expect(self, wanted: Iterable[Wanted]) -> None:
+        """Name tensors that will be asked for, so that a device draws small ones together.
+
+        Each has the bits that it would have alone.
+        """
+        ...
+
 
 @dataclass(frozen=True, kw_only=True)
 class Draws:
@@ -54,6 +62,7 @@ class Draws:
 
     target: Target
     seed: int
+    expected: Expected = field(default_factory=Expected, compare=False, repr=False)
 
     def tensor(
         self, name: str, values: Map, dtype: torch.dtype, shape: tuple[int, ...]
@@ -64,13 +73,26 @@ class Draws:
 
     def of(self, drawn: Drawn) -> torch.Tensor:
         """The tensor that `drawn` describes, on the device."""
-        tensor = on_device(drawn, self.target.device)
-        self.target.drawn.append(Summed(drawn=drawn, checksum=checksum(drawn, tensor)))
-        return tensor
+        made = self.expected.take(drawn, self.target.device)
+        if made is None:
+            tensor = on_device(drawn, self.target.device)
+            made = tensor, checksum(drawn, tensor)
+        self.target.drawn.append(Summed(drawn=drawn, checksum=made[1]))
+        return made[0]
+
+    def expect(self, wanted: Iterable[Wanted]) -> None:
+        """Name tensors that will be asked for, so that the device draws small ones together."""
+        self.expect_drawn(self.described(*one) for one in wanted)
+
+    def expect_drawn(self, drawns: Iterable[Drawn]) -> None:
+        """The same by what they are."""
+        if not is_drawn_by_host(self.target.device):
+            self.expected.add(drawns)
 
     def on_host(self) -> Draws:
         """What draws on the host, on the same account, for inputs that lie there."""
-        return replace(self, target=replace(self.target, device=torch.device("cpu")))
+        host = replace(self.target, device=torch.device("cpu"))
+        return replace(self, target=host, expected=Expected())
 
     def into(self, drawn: Drawn, out: torch.Tensor) -> torch.Tensor:
         """Write the tensor that `drawn` describes into `out`, which lies on the host."""
@@ -97,6 +119,9 @@ class HostDraws:
         """The tensor called `name`, on the host."""
         return on_host(described(self.seed, name, values, dtype, shape))
 
+    def expect(self, wanted: Iterable[Wanted]) -> None:
+        """Nothing: the host draws each when it is asked for."""
+
 
 def described(
     seed: int, name: str, values: Map, dtype: torch.dtype, shape: tuple[int, ...]
@@ -117,7 +142,7 @@ def on_host(drawn: Drawn) -> torch.Tensor:
 
 def fill(drawn: Drawn, out: torch.Tensor) -> None:
     """Write the tensor into one of the host, contiguous, on the threads that torch may use."""
-    bits = out.view(-1).view(_INTEGERS[out.element_size()]).numpy()
+    bits = out.view(-1).view(INTEGERS[out.element_size()]).numpy()
     drawing.fill(drawn, bits.view(f"u{out.element_size()}"), torch.get_num_threads())
 
 
@@ -145,53 +170,25 @@ def _torch(bits: Bits, dtype: str) -> torch.Tensor:
 
 def on_device(drawn: Drawn, device: torch.device) -> torch.Tensor:
     """The tensor on its device, made there."""
-    if device.type == "cpu":
-        return on_host(drawn)
-    return drawn_by_device(drawn, device)
+    return on_host(drawn) if is_drawn_by_host(device) else drawn_by_device(drawn, device)
+
+
+def is_drawn_by_host(device: torch.device) -> bool:
+    """Whether NumPy draws what lies there, which is faster than torch's operations."""
+    return device.type == "cpu"
 
 
 def drawn_by_device(drawn: Drawn, device: torch.device) -> torch.Tensor:
     """The tensor by the device's own operations; processors, which have faster, take them too."""
     dtype = getattr(torch, drawn.dtype)
     out = torch.empty(drawn.count, dtype=dtype, device=device)
-    in_block = BLOCK * drawn.in_word
-    num_blocks = -(-drawn.count // in_block)
+    in_block, num_blocks = device_tensors.in_block(drawn), device_tensors.num_blocks(drawn)
     make = _source(device) if num_blocks >= LARGE else device_words.words
     for first in range(0, num_blocks, AT_ONCE):
         words = make(drawn.key, first, min(AT_ONCE, num_blocks - first), device)
         part = out[first * in_block : (first + AT_ONCE) * in_block]
-        part.copy_(_values(drawn, words.view(-1), dtype)[: len(part)])
+        part.copy_(device_tensors.values(drawn, words.view(-1))[: len(part)])
     return out.view(drawn.shape)
-
-
-def _values(drawn: Drawn, words: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Values of words, flat, in the format `dtype`."""
-    match drawn.width:
-        case 16:
-            places = words.view(torch.int16).to(torch.int32).bitwise_and_(maps.PLACES - 1)
-            return _table(drawn.values, drawn.dtype, words.device)[places].view(-1).view(dtype)
-        case 32:
-            return _scaled(drawn.values, words.view(torch.int32), dtype)
-        case _:
-            return words.view(dtype)
-
-
-def _scaled(values: Map, random: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    if values.kind == "uniform":
-        signed = (random >> (32 - maps.UNIFORM_BITS)).to(dtype)
-        return signed.mul_(2.0**-maps.UNIFORM_BITS)
-    unsigned = random.to(torch.int64).bitwise_and_(device_words.LOW)
-    return (unsigned.mul_(values.span) >> 32).add_(values.low).to(dtype)
-
-
-@lru_cache(maxsize=32)
-def _table(values: Map, dtype: str, device: torch.device) -> torch.Tensor:
-    """The table on the device, its groups in the largest integers that divide them."""
-    table = maps.table(values, dtype)
-    size = table.shape[1] * table.itemsize
-    width = next(width for width in (8, 4, 2, 1) if size % width == 0)
-    numbers = torch.from_numpy(table.copy()).view(_INTEGERS[width]).view(maps.PLACES, -1)
-    return numbers.squeeze(1).to(device)
 
 
 @lru_cache(maxsize=8)
@@ -217,24 +214,12 @@ def _right_words(key: philox.Key, first_block: int, num_blocks: int) -> torch.Te
 
 def checksum(drawn: Drawn, tensor: torch.Tensor) -> int:
     """The number from 0 to 2**63 - 1 that sums a drawn tensor up, made where it lies."""
-    flat = tensor.detach().reshape(-1).view(_INTEGERS[tensor.element_size()])
     runs = drawing.sampled_runs(drawn)
-    if flat.device.type == "cpu":  # where torch's threads would cost more than the sums
-        bits = flat.numpy().view(f"u{flat.element_size()}")
-        parts = (drawing.weighed(bits[first : first + count], first) for first, count in runs)
-        return sum(parts) % 2**63
-    return _checksum_by_device(flat, runs)
-
-
-def _checksum_by_device(flat: torch.Tensor, runs: Sequence[tuple[int, int]]) -> int:
-    words = torch.cat([flat[first : first + count] for first, count in runs]).to(torch.int64)
-    if flat.element_size() < 8:  # noqa: PLR2004 - bytes of 64 bits
-        words.bitwise_and_((1 << (8 * flat.element_size())) - 1)
-    index = torch.cat(
-        [torch.arange(first, first + count, device=flat.device) for first, count in runs]
-    ).mul_(drawing.STEP)
-    weights = (index ^ (index >> drawing.SHIFT)).mul_(drawing.MIX).bitwise_or_(1)
-    return int(words.mul_(weights).sum()) % 2**63
+    if not is_drawn_by_host(tensor.device):
+        return device_tensors.checksums([tensor], [runs])[0]
+    flat = tensor.detach().reshape(-1).view(INTEGERS[tensor.element_size()])
+    bits = flat.numpy().view(f"u{flat.element_size()}")
+    return sum(drawing.weighed(bits[first : first + count], first) for first, count in runs) % 2**63
 
 
 def checks(target: Target) -> Iterator[Check]:

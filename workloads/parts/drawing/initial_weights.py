@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -51,17 +51,33 @@ def initialized(make: Callable[[], Model], drawer: Drawer, device: torch.device)
     """
     with _noted() as notes:
         model = make()
+    rules = {
+        name: notes.rule_of(name, parameter)
+        for name, parameter in model.named_parameters()
+        if not notes.is_computed(parameter)
+    }
+    expect(drawer, model, {name: rule for name, (rule, _) in rules.items()})
     for name, parameter in model.named_parameters():
-        if notes.is_computed(parameter):
+        if name not in rules:
             parameter.data = parameter.data.to(device)
             continue
-        rule, parts = notes.rule_of(name, parameter)
+        rule, parts = rules[name]
         parameter.data = begun(drawer, name, parameter, rule, device)
         for part in parts:
             part.seen_in(parameter).fill_(part.value)
     for name, buffer in model.named_buffers():
         notes.set_constant(name, buffer)
     return model
+
+
+def expect(drawer: Drawer, model: nn.Module, rules: Mapping[str, Rule]) -> None:
+    """Name the parameters that a drawer will be asked for by these rules."""
+    drawn = {name: rule for name, rule in rules.items() if isinstance(rule, Map)}
+    drawer.expect(
+        (name, drawn[name], parameter.dtype, tuple(parameter.shape))
+        for name, parameter in model.named_parameters()
+        if name in drawn
+    )
 
 
 @torch.no_grad()

@@ -19,8 +19,8 @@ import torch
 
 from appliance.generator import maps
 from appliance.generator.maps import Map
-from workloads.parts.drawing.drawn import Drawer
-from workloads.parts.drawing.initial_weights import Rule, begun
+from workloads.parts.drawing.drawn import Drawer, Wanted
+from workloads.parts.drawing.initial_weights import Rule, begun, expect
 
 Gains = Mapping[str, float]
 NO_GAINS: Gains = {}
@@ -66,10 +66,15 @@ def fill(
     endings of the names of parameters that stay as they are: what a library computed instead of
     drawing, a table of sines, say.
     """
+    wanted: dict[str, Wanted] = {}
     for name, parameter in model.named_parameters():
         if not name.endswith(excluded):
             shape, full = tuple(parameter.shape), prefix + name
-            parameter.copy_(weight(drawer, full, shape, parameter.dtype, gains))
+            wanted[name] = full, values_of(full, shape, gains), parameter.dtype, shape
+    drawer.expect(wanted.values())
+    for name, parameter in model.named_parameters():
+        if name in wanted:
+            parameter.copy_(drawer.tensor(*wanted[name]))
 
 
 def begin(
@@ -85,7 +90,10 @@ def begin(
     What `fill` does to a model that lies there already. Parameters whose names end with one of
     `zeros` are zero.
     """
+    rules: dict[str, Rule] = {
+        name: 0.0 if name.endswith(zeros) else values_of(name, tuple(parameter.shape), gains)
+        for name, parameter in model.named_parameters()
+    }
+    expect(drawer, model, rules)
     for name, parameter in model.named_parameters():
-        shape = tuple(parameter.shape)
-        rule: Rule = 0.0 if name.endswith(zeros) else values_of(name, shape, gains)
-        parameter.data = begun(drawer, name, parameter, rule, device)
+        parameter.data = begun(drawer, name, parameter, rules[name], device)

@@ -37,7 +37,7 @@ from appliance.records.suite import Scenario
 from appliance.records.workload import Bound, Work
 from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
-from workloads.parts.drawing.drawn import Drawer, Draws, HostDraws
+from workloads.parts.drawing.drawn import Drawer, Draws, HostDraws, Wanted
 from workloads.parts.drawing.weights import fill, weight
 from workloads.parts.language.decoder import Shape, Stretch, decode
 from workloads.parts.language.generated import (
@@ -109,12 +109,18 @@ class Decoding(Generation[State]):
 
     def prompts(self, drawer: Drawer, index: int) -> torch.Tensor:
         """Draw the tokens (sequence, position) of an input set, where the drawer draws."""
-        return self.words(drawer, index, self.vocabulary, self.prompt)
+        return drawer.tensor(*self.wanted(index))
 
-    def words(self, drawer: Drawer, index: int, below: int, length: int) -> torch.Tensor:
-        """Tokens (sequence, position) below a number, uniform."""
+    def wanted(self, index: int) -> Wanted:
+        """The tokens that are drawn for an input set, uniform."""
+        below, length = self.uniform
         shape = (self.batch, length)
-        return drawer.tensor(f"prompts {index}", integers(0, below - 1), torch.int64, shape)
+        return f"prompts {index}", integers(0, below - 1), torch.int64, shape
+
+    @property
+    def uniform(self) -> tuple[int, int]:
+        """Below what number the drawn tokens of a prompt are, and how many of each sequence."""
+        return self.vocabulary, self.prompt
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -182,6 +188,7 @@ class Decoding(Generation[State]):
                 self._config(), dtype=dtype_named(self.dtype)
             ).eval()
         draws = Draws(target=target, seed=seed)
+        draws.expect(self.wanted(index) for index in range(self.num_inputs))
         fill(model, draws)
         return State(
             model=model,

@@ -129,6 +129,7 @@ class DenseProduct(Workload[Operands, torch.Tensor]):
     def build(self, target: Target, seed: int) -> Operands:
         draws = Draws(target=target, seed=seed)
         drawn = [self._described(draws, number) for number in range(self.num_inputs)]
+        draws.expect_drawn(one for pair in drawn for one in pair)
         right = [draws.of(one) for _, one in drawn]
         signs = described(seed, "signs", maps.integers(0, 1), torch.float64, (self.n,))
         return Operands(

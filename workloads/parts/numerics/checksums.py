@@ -30,15 +30,43 @@ _STEP, _MIX = 0x9E3779B97F4A7C15 - 2**64, 0x2545F4914F6CDD1D  # odd, of a random
 
 def checksum(tensor: torch.Tensor) -> int:
     """Number from 0 to 2**63 - 1 for dtype, shape and bits."""
-    kind = f"{tensor.dtype} {tuple(tensor.shape)}".encode()
+    return checksums([tensor])[0]
+
+
+def checksums(tensors: Sequence[torch.Tensor]) -> list[int]:
+    """That number for each of many tensors; short ones that are alike are summed up together."""
+    alike: dict[tuple[torch.dtype, torch.Size, torch.device], list[int]] = {}
+    for place, tensor in enumerate(tensors):
+        alike.setdefault((tensor.dtype, tensor.shape, tensor.device), []).append(place)
+    sums = [0] * len(tensors)
+    for places in alike.values():
+        together = max(1, SHORT // max(1, tensors[places[0]].numel()))
+        for first in range(0, len(places), together):
+            own = places[first : first + together]
+            for place, one in zip(own, _of_alike([tensors[n] for n in own]), strict=True):
+                sums[place] = one
+    return sums
+
+
+def _of_alike(tensors: Sequence[torch.Tensor]) -> list[int]:
+    """Those of tensors of one format, shape and device."""
+    kind = f"{tensors[0].dtype} {tuple(tensors[0].shape)}".encode()
     total = int.from_bytes(hashlib.sha256(kind).digest()[:8], "big")
+    rows = torch.stack([_words(one) for one in tensors]) if len(tensors) > 1 else _words(tensors[0])
+    rows = rows.reshape(len(tensors), tensors[0].numel())
+    mask = (1 << (8 * rows.element_size())) - 1 if rows.element_size() < 8 else -1  # noqa: PLR2004 - bytes of 64 bits
+    sums = [total] * len(tensors)
+    for first in range(0, rows.shape[1], _AT_ONCE):
+        part = rows[:, first : first + _AT_ONCE].to(torch.int64, copy=True).bitwise_and_(mask)
+        given = part.mul_(_weights_of(first, part[0])).sum(dim=1).tolist()
+        sums = [one + more for one, more in zip(sums, given, strict=True)]
+    return [one % 2**63 for one in sums]
+
+
+def _words(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor's elements, flat and in their logical order, as integers of their bits."""
     flat = tensor.detach().contiguous().reshape(-1)
-    words = flat.view(_WORDS[flat.element_size()])
-    mask = (1 << (8 * words.element_size())) - 1 if words.element_size() < 8 else -1  # noqa: PLR2004 - bytes of 64 bits
-    for first in range(0, len(words), _AT_ONCE):
-        part = words[first : first + _AT_ONCE].to(torch.int64, copy=True).bitwise_and_(mask)
-        total += int(part.mul_(_weights_of(first, part)).sum())
-    return total % 2**63
+    return flat.view(_WORDS[flat.element_size()])
 
 
 def _weights_of(first: int, words: torch.Tensor) -> torch.Tensor:
@@ -60,18 +88,19 @@ def _weights(first: int, count: int, device: torch.device) -> torch.Tensor:
 
 def checksum_all(tensors: Mapping[str, torch.Tensor]) -> int:
     """One number for all tensors and their names."""
-    return _joined(small_on_host(tensors, few=SMALL))
+    return checksums_of_sets([tensors])[0]
 
 
 def checksums_of_sets(sets: Sequence[Mapping[str, torch.Tensor]]) -> list[int]:
     """That number for each of several sets, whose small tensors are copied to the host together."""
     named = {(n, name): one for n, own in enumerate(sets) for name, one in own.items()}
     named = small_on_host(named, few=SMALL)
-    return [_joined({name: named[n, name] for name in own}) for n, own in enumerate(sets)]
+    sums = dict(zip(named, checksums(list(named.values())), strict=True))
+    return [_joined({name: sums[n, name] for name in own}) for n, own in enumerate(sets)]
 
 
-def _joined(tensors: Mapping[str, torch.Tensor]) -> int:
+def _joined(checksums: Mapping[str, int]) -> int:
     total = hashlib.sha256()
-    for name, tensor in sorted(tensors.items()):
-        total.update(f"{name} {checksum(tensor)} ".encode())
+    for name, one in sorted(checksums.items()):
+        total.update(f"{name} {one} ".encode())
     return int.from_bytes(total.digest()[:8], "big") % 2**63

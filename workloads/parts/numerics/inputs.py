@@ -6,12 +6,12 @@ there, or since, just as well. So the checksum is made of what the host generate
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
-from workloads.parts.numerics.checksums import checksum_all
+from workloads.parts.numerics.checksums import checksum_all, checksums_of_sets
 
 Tensors = Mapping[str, torch.Tensor]
 
@@ -28,6 +28,23 @@ class InputSets:
 
     def __len__(self) -> int:
         return len(self.sets)
+
+
+def cut(
+    whole: Sequence[torch.Tensor],
+    rows: int,
+    device: torch.device,
+    named: Callable[..., dict[str, torch.Tensor]],
+) -> InputSets:
+    """Sets of so many rows of each tensor, by what `named` makes of them.
+
+    They are summed up as the host made them, and moved in one copy of each tensor.
+    """
+    on_host, on_device = (
+        [named(*parts) for parts in zip(*(torch.split(one, rows) for one in tensors), strict=True)]
+        for tensors in (whole, [one.to(device) for one in whole])
+    )
+    return InputSets(sets=on_device, checksums=checksums_of_sets(on_host))
 
 
 def placed(generated: Iterable[Tensors], device: torch.device) -> InputSets:

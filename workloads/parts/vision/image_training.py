@@ -20,7 +20,7 @@ from workloads.contract.failures import ParameterError
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.auditing.sampling import Plan, Sampling, beyond
-from workloads.parts.datasets.images import drawn_images, drawn_patterns
+from workloads.parts.datasets.images import drawn_images, drawn_patterns, wanted_images
 from workloads.parts.distributed.sharding import require_parallel
 from workloads.parts.drawing.drawn import Drawer
 from workloads.parts.drawing.initial_weights import initialized
@@ -161,6 +161,9 @@ class ImageTraining(Workload[Training, Trained]):
 
     def inputs(self, drawer: Drawer, rank: int) -> Callable[[int], Tensors]:
         """What makes input sets of a rank where the drawer draws; all have the same patterns."""
+        names = [of_rank(str(index), rank) for index in range(self.num_inputs)]
+        for name in names:
+            drawer.expect(wanted_images(name, CLASSES, count=self.count, side=self.side))
         patterns = drawn_patterns(drawer, CLASSES)
 
         def batch(index: int) -> Tensors:

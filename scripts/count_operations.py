@@ -1,0 +1,141 @@
+"""Counts the operations that builds hand to their device, by torch's dispatcher.
+
+    scripts/count_operations.py                       this code; writes what it counts
+    scripts/count_operations.py --before FOLDER       the code in a folder, as what was before
+    scripts/count_operations.py --only SUITE CASE...  this code; writes nothing
+
+On the simulated accelerator of the tests, whose tensors go every way that an accelerator's go; it
+is built by g++ where that has not been done. Counted is each operation of torch with a tensor there
+but views and memory that is only taken, and of these the copies between host and device; as one
+counts what torch hands over for a list of tensors (`_foreach_copy_`). Cases are at their own size
+on 80 GiB, each in a process of its own: of `smoke` all that torch builds, and of `acceptance` the
+smaller ones. Docs and the budget have these numbers from tests/recorded/build_operations.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+RECORDED = ROOT / "tests" / "recorded" / "build_operations.json"
+CASES: Mapping[str, tuple[str, ...]] = {
+    "smoke": (
+        "gemm-fp32",
+        "gemm-bf16",
+        "gemm_exact",
+        "memory_bandwidth",
+        "resnet50",
+        "bert",
+        "llama",
+        "digits_mlp",
+        "markov_lm",
+    ),
+    "acceptance": ("bert-tf32-fp16", "reformer", "dimenet"),
+}
+MEMORY = 2**36
+"""Bytes of the simulated device."""
+Row = tuple[str, str, dict[str, Any]]
+
+
+def rows(suite: str, names: tuple[str, ...]) -> Iterator[Row]:
+    """Case, workload and parameters of a suite, as one such device runs it."""
+    from write_device_budget import planned  # noqa: PLC0415 - of the code that is counted
+
+    for case in planned(suite):
+        name = case.id.partition("@")[0]
+        if name in names and not case.variant:
+            yield name, case.workload, dict(case.parameters)
+
+
+def counted(row: Row) -> tuple[int, int]:
+    """Operations of a build on the device, and of these the copies from and to the host."""
+    import torch  # noqa: PLC0415 - once the paths are set
+    from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415 - the same
+    from torch.utils._pytree import tree_iter  # noqa: PLC0415 - the same
+
+    from appliance.worker.workload_loader import load_workload  # noqa: PLC0415 - the same
+    from workloads.contract.target import Artifacts, Target  # noqa: PLC0415 - the same
+
+    class Count(TorchDispatchMode):
+        operations = copies = 0
+
+        def __torch_dispatch__(
+            self, call: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            del types
+            result = call(*args, **(kwargs or {}))
+            leaves = tree_iter((args, kwargs, result))
+            kinds = {one.device.type for one in leaves if isinstance(one, torch.Tensor)}
+            is_none = any(word in str(call) for word in ("empty", "shallow_copy"))
+            if "simulated" in kinds and not call.is_view and not is_none:
+                self.operations += 1
+                self.copies += "_local_scalar_dense" in str(call) or len(kinds) > 1
+            return result
+
+    _, workload, parameters = row
+    with tempfile.TemporaryDirectory() as folder:
+        target = Target(device=torch.device("simulated", 0), artifacts=Artifacts(Path(folder)))
+        built = load_workload(workload)(**parameters)
+        with Count() as count:
+            built.build(target, 1)
+    return count.operations, count.copies
+
+
+def count(code: Path, cases: Mapping[str, tuple[str, ...]]) -> dict[str, dict[str, list[int]]]:
+    """The counts of cases of suites, by the code that lies in a folder."""
+    sys.path[:0] = [str(code), str(code / "scripts"), str(ROOT / "tests")]
+    os.environ["SIMULATED_MEMORY"] = str(MEMORY)
+    from support import simulated_device  # noqa: PLC0415 - once the paths are set
+
+    simulated_device.build()
+    simulated_device.register()
+    made: dict[str, dict[str, list[int]]] = {}
+    with multiprocessing.get_context("fork").Pool(1, maxtasksperchild=1) as pool:
+        for suite, names in cases.items():
+            of_suite = list(rows(suite, names))
+            counts = pool.map(counted, of_suite, chunksize=1)
+            made[suite] = {row[0]: list(one) for row, one in zip(of_suite, counts, strict=True)}
+    return made
+
+
+def table(recorded: Mapping[str, Any]) -> Iterator[str]:
+    """Lines of a table of what is recorded."""
+    yield "| build | operations before | today | of them copies with the host before | today |"
+    yield "|---|---:|---:|---:|---:|"
+    for suite in CASES:
+        for name in CASES[suite]:
+            (before, copies), (today, fewer) = (
+                recorded[when][suite][name] for when in ("before", "today")
+            )
+            yield f"| `{name}` of `{suite}` | {before:,} | {today:,} | {copies:,} | {fewer:,} |"
+
+
+def main() -> None:
+    """Count, write and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--before", type=Path, metavar="FOLDER")
+    parser.add_argument("--only", nargs="+", metavar="CASE")
+    options = parser.parse_args()
+    if options.only:
+        suite, *names = options.only
+        made = count(ROOT, {suite: tuple(names)})
+        sys.stdout.write(json.dumps(made[suite]) + "\n")
+        return
+    recorded = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
+    when = "before" if options.before else "today"
+    recorded[when] = count((options.before or ROOT).resolve(), CASES)
+    RECORDED.write_text(json.dumps(recorded, indent=1, sort_keys=True) + "\n")
+    if "before" in recorded and "today" in recorded:
+        sys.stdout.write("".join(f"{line}\n" for line in table(recorded)))
+
+
+if __name__ == "__main__":
+    main()
