@@ -31,7 +31,9 @@ from appliance.storage import criteria_file
 FOLDER = Path(__file__).parents[1] / "recorded"
 SHIPPED = criteria_file.load_criteria("accelerator")[0]
 JUDGED = ("throttling", "power-limit", "power-cap")
-CRITERIA = replace(SHIPPED, criterion=tuple(one for one in SHIPPED.criterion if one.id in JUDGED))
+LINK = "pcie-generation"
+READ = (*JUDGED, LINK)
+CRITERIA = replace(SHIPPED, criterion=tuple(one for one in SHIPPED.criterion if one.id in READ))
 HEAT, BRAKE = "thermal_violation_ns", "power_brake_violation_ns"
 Counts = Mapping[str, int]
 Course = Callable[[int], Counts]
@@ -111,6 +113,7 @@ def test_short_steps_pass_by_what_the_device_counts_and_not_without() -> None:
     then = judged("smoke")
     assert then["throttling"].ruling == "inconclusive"
     assert UNLOADED in then["throttling"].explanation
+    assert UNLOADED in then[LINK].explanation  # its tool reports it, of an idle link
     assert then["power-cap"].ruling == "pass"  # as nothing was counted at the limit
     now = judged("smoke", lambda _: {BRAKE: 0})["throttling"]
     assert (now.ruling, now.statistic and now.statistic.count) == ("pass", 54)

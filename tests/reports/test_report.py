@@ -42,7 +42,7 @@ from appliance.signing import dsse, html_attachments, keys, pades
 from appliance.statistics.group_sequential import group_bounds
 from appliance.storage.bundle import Bundle
 from appliance.storage.criteria_file import parse_criteria
-from reports import health, judging, machine, plots, render, words
+from reports import cases, health, judging, machine, plots, render, words
 from reports.document.view import view
 from reports.model import CaseSection, Grid, Group, View
 
@@ -114,8 +114,25 @@ def test_a_case_without_any_check_shows_no_timing():
     cases = tuple(replace(result, checks=()) for result in bundle.verdict.cases)
     page = view(replace(bundle, verdict=replace(bundle.verdict, cases=cases)))
     assert [case.timing for case in page.cases] == [None] * len(report_samples.ROWS)
-    assert page_of(page).count("No check was made, so no timing is shown.") == len(page.cases)
+    assert page_of(page).count("No timing is shown: nothing was checked.") == len(page.cases)
     assert "No check was made." not in page_of(page)
+
+
+def test_the_range_of_a_first_step_is_not_called_an_interval_of_95_percent():
+    page = view(sample())
+    (first,) = (row for row in case_of(page, "bert").timing.estimates.rows if row[0] == "First step")
+    assert first[2].endswith(" (all)")
+    estimate = Estimate(
+        name="first_step_seconds",
+        value=0.1,
+        unit="s",
+        low=0.1,
+        high=0.1,
+        confidence=None,
+        method="median",
+        count=1,
+    )
+    assert cases._interval(estimate) == "one value"  # noqa: SLF001 - what the page calls its ends
 
 
 def test_a_check_shows_error_bound_margin_and_what_it_detects():
