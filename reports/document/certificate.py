@@ -303,9 +303,8 @@ def interruptions(index: JournalIndex) -> str:
     if rest > 0:
         sentences.append(f"{count(rest, 'more interruption')} stand in journal.jsonl.")
     if unresumed:
-        sentences.append(
-            f"Cut, with no resumption after it: {', '.join(unresumed[:MOST_DEVICES])}."
-        )
+        named = [f"{name}{_why_cut(index, name)}" for name in unresumed[:MOST_DEVICES]]
+        sentences.append(f"Cut while the run went on: {', '.join(named)}.")
     sentences.append("A timed launch that was cut keeps its records and is not made again.")
     return " ".join(sentences)
 
@@ -318,6 +317,14 @@ def _unresumed(index: JournalIndex) -> list[str]:
     told = {name for _, event in index.resumptions for name in event.interrupted}
     last = len(index.resumptions)
     return [name for before, name in index.cut if before == last and name not in told]
+
+
+def _why_cut(index: JournalIndex, launch: str) -> str:
+    """In brackets why a launch ended, as the journal says; nothing where it does not."""
+    evidence = index.launches.get(launch)
+    ended = None if evidence is None else evidence.ended
+    why = "" if ended is None else ended.detail or ended.reason.replace("_", " ")
+    return f" ({why})" if why else ""
 
 
 def _cut(index: JournalIndex, number: int) -> list[str]:

@@ -401,9 +401,8 @@ def test_page_one_names_a_launch_that_was_cut_while_the_run_went_on() -> None:
     event = cut_short(plan.launches[1].id, "shared_memory")
     index.take(Line(seq=0, utc="2026-11-21T12:00:00Z", monotonic_ns=0, prev="", event=event))
     said = certificate.interruptions(index)
-    assert said.startswith(
-        f"Cut, with no resumption after it: {plan.launches[1].id}. A timed launch"
-    )
+    name = plan.launches[1].id
+    assert said.startswith(f"Cut while the run went on: {name} (shared memory). A timed launch")
 
 
 def test_launches_that_a_run_ended_itself_are_those_that_its_interruption_cut() -> None:
