@@ -1055,6 +1055,18 @@ def test_the_terminal_names_many_cases_by_their_rows_and_devices():
     assert output.startswith("inconclusive: speed of bert@cpu:0 to cpu:7 (8 devices): because of")
 
 
+def test_cases_that_fail_alike_in_launches_of_their_own_stand_in_one_line():
+    rulings = tuple(
+        replace(one, explanation=f"launch {one.case}/0, first output: known answers: error 1")
+        for one in (ruled("speed", case, "fail") for case in ("bert", "llama"))
+    )
+    (output,) = ruling_sentences(replace(judged().verdict, rulings=rulings))
+    said = "fail: speed of bert@cpu:0, llama@cpu:0: launch 0, first output: known answers: error 1"
+    assert output.partition("\n")[0] == said
+    (alone,) = ruling_sentences(replace(judged().verdict, rulings=rulings[:1]))
+    assert "launch bert@cpu:0/0, first" in alone  # as it is given to `bench run --from`
+
+
 def test_criteria_that_say_the_same_of_the_same_cases_stand_in_one_line():
     names = ("completion", "integrity", "correctness")
     several = [
