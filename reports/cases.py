@@ -66,6 +66,7 @@ _SCENARIOS = {
     "offline": "Offline: all queries are there at once, a step is one batch of them.",
 }
 _LONGEST_DETAIL = 160
+NO_CHECK = "No timing is shown: nothing was checked."
 _SHOWN_DIGEST = 12  # of 64 digits: enough to distinguish two runs by eye
 LAUNCHES_LEGEND = (
     "Launches: the median is the mean of the launch's block medians; of a case that is judged by "
@@ -281,7 +282,7 @@ def no_timing(case: Case, result: CaseResult) -> str:
     if result.withheld:
         return f"{result.withheld[:1].upper()}{result.withheld[1:]}."
     if not result.checks:
-        return "No timing is shown: nothing was checked."
+        return NO_CHECK
     if not case.is_timed:
         return "This case is one of correctness alone; it is not timed."
     if not any(one.log_seconds is not None for one in result.launches):
@@ -647,6 +648,8 @@ def _interval(estimate: Estimate) -> str:
         None if end is None else words.in_unit_of(estimate.name, estimate.value, end, estimate.unit)
         for end in (estimate.low, estimate.high)
     ]
+    if estimate.confidence is None and None not in ends:  # of values, and of nothing estimated
+        return "one value" if estimate.count == 1 else f"{ends[0]} to {ends[1]} (all)"
     if ends[0] is None:
         return f"at most {ends[1]}{level}"
     return f"at least {ends[0]}{level}" if ends[1] is None else f"{ends[0]} to {ends[1]}{level}"

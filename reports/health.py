@@ -165,7 +165,7 @@ def _counters(one: Ledger, *, is_alone: bool) -> Grid | None:
     if not rows:
         return None
     columns = ("Counter", "Before", "After", "Grew by", "In")
-    missing = [row[0] for row in rows if row[1:4] == (NOT_REPORTED,) * 3]
+    missing = [row[0] for row in rows if row[1:3] == (NOT_REPORTED,) * 2]
     zeros = [row[0] for row in rows if row[1:4] == ("0", "0", "0")]
     notes = []
     if missing and not is_alone:
@@ -216,6 +216,7 @@ def _load(one: Ledger) -> Grid | None:
     rows = [
         *_throttled(seen, sum(one.count for one in readings)),
         *_lost(one.observe("lost_clock")),
+        *_power(one),
         *(row for name, text in LINKS.items() for row in _link(one, name, text)),
     ]
     return Grid(columns=("Under load", "Share or value", "Of"), rows=tuple(rows)) if rows else None
@@ -254,6 +255,18 @@ def _names(seen: Mapping[str, Observed], *, is_counted: bool) -> str:
 def _lost(seen: Observed) -> Iterator[tuple[str, ...]]:
     if seen.high is not None:
         yield "Clock below the highest", percent(seen.high), f"on average, {seen.where}"
+
+
+def _power(one: Ledger) -> Iterator[tuple[str, ...]]:
+    """What it drew while its power limit held it back, and a limit that is not the part's own."""
+    used, lowered = one.observe("unused_power"), one.observe("power_limit_lowered")
+    limit = one.device.facts.get("power_limit")
+    named = "" if limit is None or limit.value is None else f" of {words.fact(limit)}"
+    if used.high and not used.gap:
+        of = f"its limit{named}, the mean of {count(used.count, 'reading')}"
+        yield "Power drawn while its limit held it back", percent(1.0 - used.high), f"of {of}"
+    if lowered.high:
+        yield "Power limit below the part's default", percent(lowered.high), lowered.where
 
 
 def _link(one: Ledger, name: str, text: str) -> Iterator[tuple[str, ...]]:

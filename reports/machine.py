@@ -188,7 +188,7 @@ def _peaks(peaks: Peaks, system: System) -> tuple[Group, ...]:
             (
                 peak.model,
                 _quantity(peak.quantity),
-                f"{words.quantity(peak.value, peak.unit)} per {peak.per}",
+                f"{_published(peak.value, peak.unit)} per {peak.per}",
                 f"[{sources.index(peak.source) + 1}]"
                 + ("" if peak.is_confirmed else ", one second-hand source only"),
             )
@@ -205,6 +205,11 @@ def _peaks(peaks: Peaks, system: System) -> tuple[Group, ...]:
         return (Group(title="Vendor's figures", grid=grid),)
     short = replace(grid, columns=grid.columns[1:], rows=tuple(row[1:] for row in grid.rows))
     return (Group(title=f"Vendor's figures of the {models.pop()}", grid=short),)
+
+
+def _published(value: float, unit: str) -> str:
+    """A figure as vendors write it: sizes of memory in units of a thousand."""
+    return words.scaled(value, unit) if unit == "B" else words.quantity(value, unit)
 
 
 def _quantity(name: str) -> str:

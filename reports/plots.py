@@ -9,7 +9,7 @@ carry the meaning, never colour alone, because these pages are copied in grey.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, pairwise
 
@@ -25,7 +25,8 @@ _WIDE_FONT, _NARROW_FONT = 9, 11  # of drawings across the page and across two f
 _NUMBER_ROOM, _FIELD_ROOM = 17, 30  # width that a number below an axis, and in a field, takes
 _FEW, _LARGE_DOT, _SMALL_DOT = 40, 4.4, 2.6  # samples of a launch; widths of a dot
 _TRACE_HEIGHT = 48
-_BAR_LEFT, _BAR_HEIGHT = 8, 42
+_BAR_LEFT, _BAR_TOP, _BAR_HEIGHT = 8, 6, 36
+_BAR_MIDDLE, _BAR_STEP = 27, 11  # where a word of a part stands; from line to line
 _LETTER = 6.2  # width of a letter at most
 _DARK, _SHADES = ("#1f3b63", "#ffffff"), ("#c3cedd", "#e2e8f0")
 MOST_BARS, MOST_RATIO = 60, 2.5  # rows of one drawing, and the end of its axis at most
@@ -493,23 +494,31 @@ def code(title: str, rows: Sequence[Sequence[bool]]) -> Markup:
 
 
 def parts(title: str, pieces: Sequence[Part]) -> Markup:
-    """One bar of parts side by side; a label stands in each that has room for it."""
+    """One bar of parts side by side; in each stands as much of its label and share as has room."""
     body, left = [], float(_BAR_LEFT)
     shades = cycle(_SHADES)
     for piece in pieces:
         width = piece.share * (_WIDE - _BAR_LEFT)
         fill, ink = _DARK if piece.is_marked else (next(shades), "#111111")
         body.append(
-            f'<rect x="{left:.1f}" y="6" width="{width:.1f}" height="30" fill="{fill}" '
+            f'<rect x="{left:.1f}" y="{_BAR_TOP}" width="{width:.1f}" height="{_BAR_HEIGHT}" fill="{fill}" '
             'stroke="#ffffff" stroke-width="0.8"/>'
         )
-        lines = (piece.label, f"{100 * piece.share:.0f} %")
-        if max(map(len, lines)) * _LETTER <= width:
-            for place, line in enumerate(lines):
-                y = 18 + place * 12
-                body.append(_text(left + width / 2, y, line, more=f'style="fill: {ink}"'))
+        body += _part_text(piece, left + width / 2, width, ink)
         left += width
-    return _drawing(title, "".join(body), _BAR_HEIGHT) if body else Markup()
+    return _drawing(title, "".join(body), _BAR_HEIGHT + 2 * _BAR_TOP) if body else Markup()
+
+
+def _part_text(piece: Part, middle: float, width: float, ink: str) -> Iterator[str]:
+    """A label over its share, the label in two lines if need be, or the share alone."""
+    share = f"{100 * piece.share:.0f} %"
+    first, _, last = piece.label.rpartition(" ")
+    for lines in ((piece.label, share), (first, last, share), (share,)):
+        if max(map(len, lines)) * _LETTER <= width and all(lines):
+            for place, line in enumerate(lines):
+                y = _BAR_MIDDLE + _BAR_STEP * (place - (len(lines) - 1) / 2)
+                yield _text(middle, y, line, more=f'style="fill: {ink}"')
+            return
 
 
 def _trace(one: Trace, top: float, begin: float, end: float) -> str:

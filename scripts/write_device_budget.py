@@ -1127,7 +1127,7 @@ PAGE_TEXT = """# What suites would take on an H100
 
 <!-- written by scripts/write_device_budget.py -->
 
-First what two short runs on one H100 took, then a budget of whole suites, as there was no time on a
+First what short runs on two H100 took, then a budget of whole suites, as there was no time on a
 device for these. `bench run` on a device says what it really took.
 
 ## Measured

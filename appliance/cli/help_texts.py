@@ -196,8 +196,8 @@ EXIT_CODES: Mapping[str, Mapping[int, str]] = {
         5: _RUN[5],
     },
     "compare": {
-        0: "no regression",
-        1: "regression",
+        0: "no change",
+        1: "a regression, or faster",
         2: _RUN[2],
         3: "undecided",
         **_EVIDENCE,

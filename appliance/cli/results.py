@@ -206,7 +206,7 @@ def ruling_sentences(verdict: Verdict) -> tuple[str, ...]:
     groups: dict[tuple[str, str, str, str], list[Ruling]] = {}
     for ruling in sorted(verdict.rulings, key=lambda one: _urgency(one, verdict)):
         if ruling.ruling != "pass":
-            why = _shown_by_repeats(ruling) or ruling.explanation
+            why = _shown_by_repeats(ruling) or _of_its_case(ruling)
             alike = (ruling.criterion, ruling.ruling, why, ruling.action)
             groups.setdefault(alike, []).append(ruling)
     several: dict[tuple[object, ...], list[Sequence[Ruling]]] = {}
@@ -236,11 +236,17 @@ def _shown_by_repeats(ruling: Ruling) -> str:
     return ruling.explanation.partition("; ")[2] if ruling.reason == "unqualified" else ""
 
 
+def _of_its_case(ruling: Ruling) -> str:
+    """The explanation with its launches by their numbers, which several cases may share."""
+    return ruling.explanation.replace(f"{ruling.case}/", "") if ruling.case else ruling.explanation
+
+
 def _ruling_sentence(group: Sequence[Ruling], *others: Sequence[Ruling]) -> str:
     """One sentence of all cases of a group, and of the other criteria that say the same of them."""
     one = group[0]
     criteria = ", ".join(ruling.criterion for ruling in (one, *(other[0] for other in others)))
-    cases, why = words.cases([ruling.case for ruling in group if ruling.case]), one.explanation
+    cases = words.cases([ruling.case for ruling in group if ruling.case])
+    why = one.explanation if len(group) == 1 else _of_its_case(one)
     if len(group) > 1 and _shown_by_repeats(one):
         cases, why = f"{len(group)} cases", f"no qualified record applies; {_shown_by_repeats(one)}"
     word = one.ruling.replace("_", " ") + ("" if one.required else " (advisory)")

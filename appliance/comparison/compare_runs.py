@@ -617,8 +617,9 @@ def headline(comparison: Comparison) -> str:
     has_failed = sum(map(has_failed_since, comparison.rulings))
     drifts = [one.ratio > 1 for one in comparison.drifts if one.word == "beyond"]
     failed = f", {has_failed} required rulings failed since" if has_failed else ""
+    together = f", all together {'slower' if any(drifts) else 'faster'}" if drifts else ""
     is_regression = slower or has_failed or any(drifts)
-    return f"{'REGRESSION' if is_regression else 'FASTER'}: {counts}{failed}"
+    return f"{'REGRESSION' if is_regression else 'FASTER'}: {counts}{together}{failed}"
 
 
 def _summary(comparison: Comparison) -> str:

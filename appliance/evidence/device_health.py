@@ -614,7 +614,8 @@ class Ledger:
             if known and highest is not None:
                 missing[name] = max(0.0, highest - max(known))
         if not missing:
-            gap = "" if highest is not None else self._fact_hint(fact)
+            gap = UNLOADED if self._is_reported([reading]) else ""
+            gap = gap if highest is not None else self._fact_hint(fact)
             is_absent = reading in self.absent and not self._is_reported([reading])
             return self._absent() if is_absent else self._unseen(reading, gap)
         where = max(missing, key=missing.__getitem__)

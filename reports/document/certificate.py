@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from appliance.challenge import qr_code
 from appliance.evidence.journal_index import JournalIndex
+from appliance.planning.sessions import NO_TIME
 from appliance.records.json import sha256
 from appliance.records.plan import Plan
 from appliance.records.signer import Signer
@@ -50,7 +51,7 @@ def certificate(
     return Certificate(
         word=verdict.verdict,
         scoped=_scoped(bundle, verdict),
-        place=verdict.decided_by.partition(OF_CASE)[2],
+        place="" if _num_unreached(verdict) else verdict.decided_by.partition(OF_CASE)[2],
         banners=tuple(_banners(bundle.plan)),
         counts=_counts(verdict.rulings),
         decided=_decided(verdict) + _also(verdict, bundle.system.identity.devices),
@@ -120,8 +121,21 @@ def _scoped(bundle: Bundle, verdict: Verdict) -> str:
     if verdict.verdict == "ACCEPTED":
         is_judged = performance.is_judged(bundle, verdict)
         return ", performance judged" if is_judged else ", functional only"
+    if num_unreached := _num_unreached(verdict):
+        return f": no time for {num_unreached:,} of {count(len(verdict.cases), 'case')}"
     criterion, of, _ = verdict.decided_by.partition(OF_CASE)
     return f": {criterion}{of.rstrip()}" if criterion else ""
+
+
+def _num_unreached(verdict: Verdict) -> int:
+    """Cases for which the minutes left no time, where one of them decided; none of a criterion."""
+    unreached = {
+        result.case
+        for result in verdict.cases
+        if all((one.outcome, one.reason) == ("not_run", NO_TIME) for one in result.launches)
+    }
+    decisive = _decisive(verdict)
+    return len(unreached) if decisive is not None and decisive.case in unreached else 0
 
 
 def _recommendation(bundle: Bundle, verdict: Verdict) -> str:
@@ -289,9 +303,8 @@ def interruptions(index: JournalIndex) -> str:
     if rest > 0:
         sentences.append(f"{count(rest, 'more interruption')} stand in journal.jsonl.")
     if unresumed:
-        sentences.append(
-            f"Cut, with no resumption after it: {', '.join(unresumed[:MOST_DEVICES])}."
-        )
+        named = [f"{name}{_why_cut(index, name)}" for name in unresumed[:MOST_DEVICES]]
+        sentences.append(f"Cut while the run went on: {', '.join(named)}.")
     sentences.append("A timed launch that was cut keeps its records and is not made again.")
     return " ".join(sentences)
 
@@ -304,6 +317,14 @@ def _unresumed(index: JournalIndex) -> list[str]:
     told = {name for _, event in index.resumptions for name in event.interrupted}
     last = len(index.resumptions)
     return [name for before, name in index.cut if before == last and name not in told]
+
+
+def _why_cut(index: JournalIndex, launch: str) -> str:
+    """In brackets why a launch ended, as the journal says; nothing where it does not."""
+    evidence = index.launches.get(launch)
+    ended = None if evidence is None else evidence.ended
+    why = "" if ended is None else ended.detail or ended.reason.replace("_", " ")
+    return f" ({why})" if why else ""
 
 
 def _cut(index: JournalIndex, number: int) -> list[str]:

@@ -19,15 +19,18 @@ MOST_ALIKE = 12  # explanations of one criterion and reason; verdict.json has th
 OF_RUN = "the run"
 UNSEEN = (
     (
-        re.compile(r"[^:]+? of ((?:[a-z]+:\d|any device).*) was not observed: (.+)", re.DOTALL),
+        re.compile(r"([^:]+?) of ((?:[a-z]+:\d|any device).*) was not observed: (.+)", re.DOTALL),
+        "not observed of {devices}: {what} ({why})",
         "these {number} were not observed of {devices}: {why}",
     ),
     (
-        re.compile(r"there is no [^:]+? of ([a-z]+:\d.*): (.+)", re.DOTALL),
+        re.compile(r"there is no ([^:]+?) of ([a-z]+:\d.*): (.+)", re.DOTALL),
+        "{devices} has no figure of this kind: {what} ({why})",
         "of {devices} there is none of these {number}: {why}",
     ),
 )
-"""What the judge says of a metric that was not observed, of which devices and why."""
+"""What the judge says of a metric that was not observed, of which devices and why; how a page says
+it of one metric, whose name may be a plural, and of several."""
 DEVICE = re.compile(r"\b[a-z]+:[0-9]+\b")
 CLASSES = ("integrity", "correctness", "health", "performance")
 """What a criterion's precedence is called, the highest first."""
@@ -65,7 +68,7 @@ def _joined(several: Sequence[OpenRuling]) -> Iterable[OpenRuling]:
 
     for _, group in itertools.groupby(several, key):
         first, *others = group
-        yield _together(first, others) if others else first
+        yield _together(first, others) if others else _alone(first)
 
 
 def _is_of_run(one: OpenRuling) -> bool:
@@ -82,6 +85,18 @@ def _together(first: OpenRuling, others: Sequence[OpenRuling]) -> OpenRuling:
     return replace(first, criterion=criteria, cases=tuple(_unseen_together(cases)))
 
 
+def _alone(one: OpenRuling) -> OpenRuling:
+    return replace(one, cases=tuple(replace(case, explanation=_said(case)) for case in one.cases))
+
+
+def _said(one: OpenCase) -> str:
+    """Its explanation; of what was not observed in words that fit a plural."""
+    for pattern, of_one, _ in UNSEEN:
+        if match := pattern.fullmatch(one.explanation):
+            return of_one.format(what=match[1], devices=match[2], why=match[3])
+    return one.explanation
+
+
 def _unseen_together(several: Sequence[OpenCase]) -> Iterable[OpenCase]:
     """Criteria of which the same was not observed for the same reason, as one with their number."""
     alike: dict[tuple[str, ...], list[OpenCase]] = {}
@@ -89,7 +104,7 @@ def _unseen_together(several: Sequence[OpenCase]) -> Iterable[OpenCase]:
         alike.setdefault((*_unseen(one), one.action), []).append(one)
     for (of_several, devices, why, _), group in alike.items():
         if len(group) == 1:
-            yield group[0]
+            yield replace(group[0], explanation=_said(group[0]))
         else:
             said = of_several.format(number=len(group), devices=devices, why=why)
             yield replace(group[0], cases=", ".join(one.cases for one in group), explanation=said)
@@ -97,9 +112,9 @@ def _unseen_together(several: Sequence[OpenCase]) -> Iterable[OpenCase]:
 
 def _unseen(one: OpenCase) -> tuple[str, str, str]:
     """The words for several like it, the devices and the reason; of all else its own name."""
-    for pattern, of_several in UNSEEN:
+    for pattern, _, of_several in UNSEEN:
         if match := pattern.fullmatch(one.explanation):
-            return of_several, match[1], match[2]
+            return of_several, match[2], match[3]
     return "", one.cases, one.explanation
 
 

@@ -20,7 +20,7 @@ from support.bundles import Draft, analysed, rejected, sealed
 from support.compared_runs import KEY, compared, draft, scaled, side, slower
 
 from appliance.comparison.case_pairs import RefusedCase, RulingChange, Side
-from appliance.comparison.compare_runs import Comparison, Word, compare
+from appliance.comparison.compare_runs import Comparison, Word, compare, headline
 from appliance.comparison.mixed_model import (
     TimedLaunch,
     contrast,
@@ -474,6 +474,9 @@ def test_drift_of_the_same_devices_is_told_over_its_days() -> None:
     assert (drift.is_same_device, drift.days, drift.word) == (True, 365.0, "beyond")
     assert drift.ratio == pytest.approx(1.05, rel=1e-6)
     assert drift.low < 1.05 < drift.high
+    assert ", all together slower" in headline(result)
+    alone = replace(result, cases=(), drifts=(replace(drift, ratio=0.9),), rulings=())
+    assert headline(alone) == "FASTER: 0 of 0 cases slower, 0 faster, all together faster"
 
 
 def test_nodes_without_a_name_are_not_called_the_same() -> None:

@@ -9,29 +9,32 @@ from __future__ import annotations
 
 import json
 import lzma
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.builders import NO_BASELINES, NO_PEAKS
+from support.builders import NO_BASELINES
 
 from appliance.evidence.device_health import UNLOADED
 from appliance.evidence.journal_index import JournalIndex
 from appliance.judging.verdict import Judge
+from appliance.records.criteria import Criteria
 from appliance.records.journal import Counted, Line, RunEnded
 from appliance.records.json import adapter
 from appliance.records.plan import Plan
 from appliance.records.system import Fact, System
 from appliance.records.verdict import Ruling
-from appliance.storage import criteria_file
+from appliance.storage import criteria_file, device_file
 
 FOLDER = Path(__file__).parents[1] / "recorded"
 SHIPPED = criteria_file.load_criteria("accelerator")[0]
 JUDGED = ("throttling", "power-limit", "power-cap")
-CRITERIA = replace(SHIPPED, criterion=tuple(one for one in SHIPPED.criterion if one.id in JUDGED))
+LINK = "pcie-generation"
+READ = (*JUDGED, LINK)
+CRITERIA = replace(SHIPPED, criterion=tuple(one for one in SHIPPED.criterion if one.id in READ))
 HEAT, BRAKE = "thermal_violation_ns", "power_brake_violation_ns"
 Counts = Mapping[str, int]
 Course = Callable[[int], Counts]
@@ -53,6 +56,13 @@ def as_today(kind: type[Any], data: bytes) -> Any:
 def judged(
     name: str, course: Course | None = None, folder: str = "h100_0_12", **facts: Fact
 ) -> dict[str, Ruling]:
+    """The rulings of CRITERIA on a run, by their names."""
+    return {one.criterion: one for one in rulings_on(name, course, folder, CRITERIA, **facts)}
+
+
+def rulings_on(
+    name: str, course: Course | None, folder: str, criteria: Criteria, **facts: Fact
+) -> Sequence[Ruling]:
     """The rulings on a run, its counters as they were or taking this course as well.
 
     A run that was stopped is closed by the reading that it had last.
@@ -64,9 +74,9 @@ def judged(
     device = replace(device, facts={**device.facts, **facts})
     judge = Judge(
         plan=replace(plan, num_limits=0, bounds=()),
-        criteria=CRITERIA,
+        criteria=criteria,
         baselines=NO_BASELINES,
-        peaks=NO_PEAKS,
+        peaks=device_file.load_peaks([device.model]),
         system=replace(system, identity=replace(system.identity, devices=(device,))),
     )
     counted, last = 0, {}
@@ -87,7 +97,17 @@ def judged(
             )
             counted += 1
         judge.take(replace(line, event=event))
-    return {one.criterion: one for one in judge.verdict().rulings}
+    return judge.verdict().rulings
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"), [("smoke", "h100_0_12"), ("node", "h100_0_12"), ("smoke", "h100_0_13")]
+)
+def test_nothing_fails_of_what_healthy_devices_recorded(name: str, folder: str) -> None:
+    """Which README says; what is open there was left out of the record, or lacks its software."""
+    rulings = rulings_on(name, None, folder, SHIPPED)
+    assert [one for one in rulings if one.ruling == "fail"] == []
+    assert any(one.criterion == "correctness" and one.ruling == "pass" for one in rulings)
 
 
 def test_products_at_the_standard_limit_are_held_back_by_it_and_nothing_is_held_against_them() -> (
@@ -111,6 +131,7 @@ def test_short_steps_pass_by_what_the_device_counts_and_not_without() -> None:
     then = judged("smoke")
     assert then["throttling"].ruling == "inconclusive"
     assert UNLOADED in then["throttling"].explanation
+    assert UNLOADED in then[LINK].explanation  # its tool reports it, of an idle link
     assert then["power-cap"].ruling == "pass"  # as nothing was counted at the limit
     now = judged("smoke", lambda _: {BRAKE: 0})["throttling"]
     assert (now.ruling, now.statistic and now.statistic.count) == ("pass", 54)

@@ -49,3 +49,11 @@ def test_what_some_launches_did_not_report_stands_in_the_table_and_is_explained(
     assert made.grid is not None
     assert ("not measured", "9.0 s", "90.0 %") in made.grid.rows
     assert made.grid.notes == (USEFUL_NOTE, LACKING)
+
+
+def test_a_narrow_part_of_the_bar_has_its_share_and_a_long_name_two_lines() -> None:
+    """Without a word in it nobody sees what a seventh of the time went to."""
+    seconds = {"timed": 70.0, "build": 15.0, "end": 10.0, "check": 4.0, "judge": 1.0}
+    made = budget_section(Budget(seconds=seconds))
+    words = ["timed steps", "70 %", "inputs and", "models", "15 %", "4 %", "process", "end", "10 %"]
+    assert re.findall(r">([^<>]+)</text>", made.plot) == words

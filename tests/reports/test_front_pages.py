@@ -18,6 +18,7 @@ from support.large_nodes import SLOW, large
 from support.report_samples import JUDGED, sample
 
 from appliance.evidence.journal_index import JournalIndex
+from appliance.planning.sessions import NO_TIME
 from appliance.records.journal import Event, LaunchEnded, Line, RunResumed
 from appliance.records.json import sha256
 from appliance.records.verdict import Ratio
@@ -47,6 +48,18 @@ def page(made: View) -> str:
 
 
 # ------------------------------------------------------------------ page 1
+
+
+def test_a_case_without_time_is_not_called_a_matter_of_integrity() -> None:
+    """What is inconclusive for want of time says so in the largest words of the page."""
+    bundle = sample(unsupported="gemm-bf16")
+    (lacking,) = (one for one in bundle.verdict.cases if one.case == "gemm-bf16@cpu:0")
+    launches = tuple(replace(one, outcome="not_run", reason=NO_TIME) for one in lacking.launches)
+    cases = tuple(
+        replace(one, launches=launches) if one is lacking else one for one in bundle.verdict.cases
+    )
+    made = view(replace(bundle, verdict=replace(bundle.verdict, cases=cases))).certificate
+    assert (made.scoped, made.place) == (": no time for 1 of 10 cases", "")
 
 
 @pytest.mark.parametrize(
@@ -388,9 +401,8 @@ def test_page_one_names_a_launch_that_was_cut_while_the_run_went_on() -> None:
     event = cut_short(plan.launches[1].id, "shared_memory")
     index.take(Line(seq=0, utc="2026-11-21T12:00:00Z", monotonic_ns=0, prev="", event=event))
     said = certificate.interruptions(index)
-    assert said.startswith(
-        f"Cut, with no resumption after it: {plan.launches[1].id}. A timed launch"
-    )
+    name = plan.launches[1].id
+    assert said.startswith(f"Cut while the run went on: {name} (shared memory). A timed launch")
 
 
 def test_launches_that_a_run_ended_itself_are_those_that_its_interruption_cut() -> None:

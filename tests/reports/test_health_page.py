@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from support.builders import SYSTEM, Watching, a_case, a_plan
 from support.health_chapters import chapter
@@ -9,7 +11,7 @@ from support.watched_runs import ACCELERATOR, CALM, DEVICE, HEALTHY, fault, watc
 
 from appliance.evidence.journal_index import index_of
 from reports import health, plots
-from reports.model import HealthChapter
+from reports.model import Grid, HealthChapter
 
 
 def row(result: HealthChapter, name: str) -> tuple[str, ...]:
@@ -38,6 +40,15 @@ def test_throttling_is_told_by_reason() -> None:
     assert row(chapter(watching()), "PCIe lanes")[1:] == ("16", "the part has 16")
 
 
+def test_what_a_capped_device_draws_stands_with_its_limit() -> None:
+    capped = {"throttled_power_cap": 1.0, "power_watts": 630.0}
+    shown = chapter(Watching(counters=lambda _: HEALTHY, values=lambda _: {**CALM, **capped}))
+    name = "Power drawn while its limit held it back"
+    assert row(shown, name)[1:] == ("90 %", "of its limit of 700 W, the mean of 5 readings")
+    with pytest.raises(ValueError, match="not enough values"):
+        row(chapter(watching()), name)
+
+
 def test_gaps_stand_in_one_list_by_what_would_allow_them() -> None:
     one = Watching(
         counters=lambda _: {**HEALTHY, "ecc_uncorrected": None, "resets": None, "links_down": None},
@@ -52,6 +63,10 @@ def test_gaps_stand_in_one_list_by_what_would_allow_them() -> None:
         ("Kernel log", DEVICE, "add --device /dev/kmsg"),
     )
     assert "Links down" in result.devices[0].notes[0]
+    unread = replace(one, absent=(), hints={})
+    assert "Links down" in (chapter(unread).gaps or Grid(columns=(), rows=())).rows[0][0]
+    with pytest.raises(ValueError, match="not enough values"):
+        row(chapter(unread), "Links down")  # of the only device it stands there alone
     assert result.kernel.notes == ("not observed: add --device /dev/kmsg",)
     assert chapter(watching()).gaps is None
 

@@ -42,7 +42,7 @@ from appliance.signing import dsse, html_attachments, keys, pades
 from appliance.statistics.group_sequential import group_bounds
 from appliance.storage.bundle import Bundle
 from appliance.storage.criteria_file import parse_criteria
-from reports import health, judging, machine, plots, render, words
+from reports import cases, health, judging, machine, plots, render, words
 from reports.document.view import view
 from reports.model import CaseSection, Grid, Group, View
 
@@ -114,7 +114,25 @@ def test_a_case_without_any_check_shows_no_timing():
     cases = tuple(replace(result, checks=()) for result in bundle.verdict.cases)
     page = view(replace(bundle, verdict=replace(bundle.verdict, cases=cases)))
     assert [case.timing for case in page.cases] == [None] * len(report_samples.ROWS)
-    assert "No check was made." in page_of(page)
+    assert page_of(page).count("No timing is shown: nothing was checked.") == len(page.cases)
+    assert "No check was made." not in page_of(page)
+
+
+def test_the_range_of_a_first_step_is_not_called_an_interval_of_95_percent():
+    page = view(sample())
+    (first,) = (row for row in case_of(page, "bert").timing.estimates.rows if row[0] == "First step")
+    assert first[2].endswith(" (all)")
+    estimate = Estimate(
+        name="first_step_seconds",
+        value=0.1,
+        unit="s",
+        low=0.1,
+        high=0.1,
+        confidence=None,
+        method="median",
+        count=1,
+    )
+    assert cases._interval(estimate) == "one value"  # noqa: SLF001 - what the page calls its ends
 
 
 def test_a_check_shows_error_bound_margin_and_what_it_detects():
@@ -1035,6 +1053,18 @@ def test_the_terminal_names_many_cases_by_their_rows_and_devices():
     assert output.startswith("inconclusive: speed of 16 cases: bert (8), llama (8): because of")
     (output,) = ruling_sentences(replace(verdict, rulings=several[:8]))
     assert output.startswith("inconclusive: speed of bert@cpu:0 to cpu:7 (8 devices): because of")
+
+
+def test_cases_that_fail_alike_in_launches_of_their_own_stand_in_one_line():
+    rulings = tuple(
+        replace(one, explanation=f"launch {one.case}/0, first output: known answers: error 1")
+        for one in (ruled("speed", case, "fail") for case in ("bert", "llama"))
+    )
+    (output,) = ruling_sentences(replace(judged().verdict, rulings=rulings))
+    said = "fail: speed of bert@cpu:0, llama@cpu:0: launch 0, first output: known answers: error 1"
+    assert output.partition("\n")[0] == said
+    (alone,) = ruling_sentences(replace(judged().verdict, rulings=rulings[:1]))
+    assert "launch bert@cpu:0/0, first" in alone  # as it is given to `bench run --from`
 
 
 def test_criteria_that_say_the_same_of_the_same_cases_stand_in_one_line():
