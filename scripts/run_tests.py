@@ -2,8 +2,8 @@
 
     scripts/run_tests.py [--quick] [OPTIONS OF PYTEST...]
 
-Tests marked `serial` or `container` are the second part; `--quick` leaves it out, and every test
-that takes a fifth of a second or more. The exit code is the first that failed. The last lines
+Tests marked `serial` are the second part; `--quick` leaves it out, those of containers, and every
+test that takes a fifth of a second or more. The exit code is the first that failed. The last lines
 state the wall time of each part, how much memory the machine had in use at most beyond what it had
 at the start, how long images of the container engine were made, and pytest's closing lines: of
 each part, and of both together.

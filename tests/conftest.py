@@ -15,6 +15,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from _pytest.nodeid import coerce_node_id
@@ -36,9 +37,13 @@ DURATIONS = Path(__file__).parent / "durations.json"
 """Seconds of the slow tests by file name and test, as `make durations` has measured them."""
 RECORDED_SECONDS = 0.2
 QUICK_SECONDS = 0.2
-ALONE = ("serial", "container")
+ALONE = "serial"
+TOGETHER = "container"
+"""Tests of one group: they share an engine and its images, of which one session at a time has any."""
 SHARED = "shared"
+IMAGES = "images_seconds"
 _measured: defaultdict[str, float] = defaultdict(float)
+_images: list[float] = []
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -67,6 +72,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def group_of(item: pytest.Function) -> str:
     """Tests of one group run in one worker, one after the other."""
+    if item.get_closest_marker(TOGETHER):
+        return TOGETHER
     parts, scopes = [item.path.stem], {}
     callspec = getattr(item, "callspec", None)
     parameters = callspec.params if callspec else {}
@@ -104,18 +111,18 @@ def recorded() -> dict[str, float]:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Of the serial part, files without a test of it: a quarter of a minute of imports."""
     is_file = collection_path.suffix == ".py" and config.getoption("--part") == "serial"
-    if is_file and not any(f"mark.{name}" in collection_path.read_text() for name in ALONE):
+    if is_file and f"mark.{ALONE}" not in collection_path.read_text():
         return True
     return None  # as it would be without this
 
 
 def is_wanted(item: pytest.Function, part: str, seconds: dict[str, float]) -> bool:
-    is_alone = any(item.get_closest_marker(name) for name in ALONE)
+    is_alone = item.get_closest_marker(ALONE) is not None
     if part in {"all", "serial"}:
         return part == "all" or is_alone
     if part == "parallel":
         return not is_alone
-    is_slow = item.get_closest_marker("slow") is not None
+    is_slow = any(item.get_closest_marker(name) for name in ("slow", TOGETHER))
     return not (is_alone or is_slow) and seconds.get(key_of(item.nodeid), 0.0) < QUICK_SECONDS
 
 
@@ -187,6 +194,17 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         _measured[group] = max(_measured[group], report.duration)
     else:
         _measured[key_of(nodeid)] += report.duration
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Keep how long the worker with the engine made its images (tests/container/conftest.py)."""
+    _images.append(getattr(node, "workeroutput", {}).get(IMAGES, 0.0))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if any(_images):
+        terminalreporter.write_line(f"engine images made in {sum(_images):.1f} s")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -42,6 +42,12 @@ def images_being_made() -> Iterator[None]:
     _making.append(time.monotonic() - begin)
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker tells the session that has its summary, which tests/conftest.py writes."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["images_seconds"] = sum(_making)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if _making:
         terminalreporter.write_line(f"engine images made in {sum(_making):.1f} s")

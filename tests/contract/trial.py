@@ -140,9 +140,11 @@ class Moment:
     earlier: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def target(folder: Path) -> Target:
+def target(folder: Path, flops: float | None) -> Target:
+    """What a launch would build with; it has the work from the plan."""
     return Target(
         device=torch.device("cpu"),
+        flops=flops,
         artifacts=Artifacts(folder),
         onnx_providers=("CPUExecutionProvider",),
         data=data_folder(),
@@ -169,10 +171,11 @@ class Trial:
 
     def _target(self, seed: int) -> Target:
         if seed not in self._targets:
-            self._targets[seed] = target(self.folder / str(seed))
+            self._targets[seed] = target(self.folder / str(seed), self._flops)
         return self._targets[seed]
 
     def __post_init__(self) -> None:
+        self._flops = self.workload.work().flops
         self._targets: dict[int, Target] = {}
         self._first_digests: dict[int, list[str]] = {SEED: [], OTHER_SEED: []}
 

@@ -17,6 +17,7 @@ from appliance.judging.functional import RulingDraft, _completion, _of_kind, num
 from appliance.records.journal import Checked, Environment, Warmed
 from appliance.records.plan import Case
 from appliance.records.workload import Work
+from appliance.runner import supervisor
 from appliance.runner.launcher import file_name
 from appliance.worker import torchrun
 from appliance.worker.torchrun import _failure
@@ -24,6 +25,8 @@ from appliance.worker.torchrun import _failure
 MARK = f"BENCH_TEST_MARK={uuid.uuid4().hex}"
 LIMIT = 300.0  # seconds; longer than the slowest machine needs
 SHORT_LIMIT = 60.0  # where one rank waits a third of it for another that does not go on
+PEER_EXIT = 20.0
+"""Instead of a minute, which the agent of the rank that stays would be waited for."""
 HEALTHY = ("none-4",)
 FORKED = "forked by the launch's first process"
 PROGRAMS = "-unforkable"
@@ -62,6 +65,7 @@ def run_of(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(TESTS))
         patch.setenv(*MARK.split("="))
+        patch.setattr(supervisor, "PEER_EXIT_SECONDS", PEER_EXIT)
         made = Bench(folder / "run", planned, vendor=vendor)
         made.run()
     return made  # without the mark, which whatever a test starts would inherit
@@ -69,10 +73,10 @@ def run_of(
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    """One run of all, one after the other but for the one that waits for a rank in vain."""
+    """One run of all, one after the other but for those that wait for a rank in vain."""
     cases = [of_agents(name) for name in (*HEALTHY, "lies-2", *FAULTS)]
     cases.append(of_agents("dies-2", agents=1, workload="faulty.unforkable_ranks", part=PROGRAMS))
-    waiting = ("hangs-2@cpu:0/0", f"dies-2{PROGRAMS}@cpu:0/0")
+    waiting = ("hangs-2@cpu:0/0", "leaves-2@cpu:0/0", f"dies-2{PROGRAMS}@cpu:0/0")
     others = [(f"{one.id}/0",) for one in cases if f"{one.id}/0" not in waiting]
     groups = [waiting, *others, *((f"{name}@cpu:0/1",) for name in HEALTHY)]
     folder = tmp_path_factory.mktemp("agents")

@@ -78,8 +78,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
         of_ranks("none-4", dtype="bfloat16"),
         *(of_ranks(name) for name in (WRONG, *FAULTS)),
     )
-    together = [["none-2", "none-4"], ["hangs-2", WRONG]]
-    together += [["hangs-4", "dies-2", "raises-2"], ["absent-2", "leaves-4"]]
+    together = [["none-2", "none-4"], [*WAITED, WRONG], ["leaves-4", "dies-2", "raises-2"]]
     groups = [tuple(f"{name}@cpu:0/0" for name in names) for names in together]
     groups += [(f"{name}@cpu:0/1",) for name in HEALTHY]
     with pytest.MonkeyPatch.context() as patch:

@@ -38,13 +38,25 @@ ON_PROCESSORS = {
 }
 """JAX does not know the device, and ONNX Runtime has no provider for it but that of processors."""
 SMALLER = {
+    "burn_in": "memory_bytes = 8388608",
+    "convnext_large-ranks": "batch = 2, width = 16",
+    "dinov2_giant": "num_inputs = 4",
+    "dinov2_giant-ranks": "num_inputs = 4",
+    "focalnet-ranks": "batch = 2",
     "gemm-fp16": "m = 32, n = 32",
     "gemm_search": "divisor = 256",
+    "lightning_resnet152-ranks": "most_blocks = 1",
     "llama": "new_tokens = 4",
     "llm_chat": "new_tokens = 4",
     "memory_bandwidth": "array_bytes = 8388608",
+    "resnet152-ranks": "most_blocks = 1",
+    "resnet50-ranks": "most_blocks = 1",
 }
-"""Parameters of rows that take more than ten seconds on a device without them."""
+"""Parameters of rows that take more than ten seconds on a device without them.
+
+Of rows of several ranks as well where each rank follows the batches of all: the contract's tests
+hold their steps to float64 at the small size, and those of one device run at it here.
+"""
 SHORTER = {"repeats": 0, "calibration_seconds": 0.03, "block_seconds": 0.01}
 """Of the protocol. Repeats start three processes more for each case, and no record says what these
 devices do in them; a block has as many steps as it must have, and its times are of no device."""

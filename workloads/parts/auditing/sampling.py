@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 Kind = Literal["convolutions", "products"]
@@ -48,11 +49,12 @@ def beyond(kind: Kind, operations: Callable[[], float | None], sampling: Samplin
     """Sample a step of more operations than a reference of this kind makes in its time.
 
     To count them takes a pass without values, 0.2 to 0.4 s of each launch, so `operations` are
-    those of the plan where a launch knows them.
+    those of the plan where a launch knows them, and are counted once for all steps where none does.
     """
+    once = cache(operations)
 
     def plan(counted: float | None) -> Sampling | None:
-        flops = operations() if counted is None else counted
+        flops = once() if counted is None else counted
         return sampling if (flops or 0.0) > MOST_OPERATIONS[kind] else None
 
     return plan
