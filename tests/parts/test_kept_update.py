@@ -14,7 +14,7 @@ import torch
 from appliance.records.journal import Check
 from workloads.contract.target import Artifacts, Target
 from workloads.parts.auditing import equal_bits
-from workloads.parts.training import comparisons, kept_update
+from workloads.parts.training import comparisons
 from workloads.parts.vision import teacher
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -70,7 +70,7 @@ def test_a_launch_with_the_same_bits_reads_what_the_untimed_one_made(tmp_path: P
         first, known = launch(tmp_path, None)
         again, said = launch(tmp_path, known)
     assert (len(made), said) == (1, known)
-    assert kept_update.KEPT in known
+    assert comparisons.KEPT in known
     assert again == first
     assert all(check.is_within for check in again.values())
 
@@ -119,4 +119,4 @@ def test_another_start_is_looked_at_anew(tmp_path: Path) -> None:
 def test_a_small_model_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     _, known = launch(tmp_path, None)
-    assert kept_update.KEPT not in known
+    assert comparisons.KEPT not in known

@@ -24,7 +24,6 @@ from workloads.parts.numerics.threads import on_few_threads
 from workloads.parts.training import (
     branch_points,
     comparisons,
-    kept_update,
     layer_checks,
     reference,
     rules,
@@ -71,7 +70,7 @@ def _num_bytes(before: Before, output: Trained) -> int:
 def _judged(before: Before, state: Training, output: Trained) -> Iterator[Check]:
     output = with_named(output, small_on_host(named_of(output)))
     yield from _check_unchanged(before, state)
-    tensors = kept_update.examined(before, state, output)
+    tensors = comparisons.examine_once(before, state, output)
     facts = {name: one.facts for name, one in tensors.items()}
     if state.audit is not None and state.peers is not None:
         facts = _facts_of_all(state, state.peers, facts)

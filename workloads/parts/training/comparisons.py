@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
 
 from appliance.records.journal import Check
+from workloads.parts.auditing import equal_bits
+from workloads.parts.auditing.fingerprint import fingerprint
 from workloads.parts.numerics import staging
 from workloads.parts.numerics.precision import on_host, unit_roundoff
 from workloads.parts.training import rules
@@ -34,6 +37,7 @@ _FEW_ROWS = 2
 _SMALLEST = 1e-30
 """Added to sizes, so that zero, and what a device flushes to zero, may stand beside zero."""
 GRADIENTS = "gradients against float64"
+KEPT = "first_update.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +89,40 @@ def examine(before: Before, state: Training, output: Trained) -> dict[str, Exami
     ]
     results = examined(state.rule, before.number, rows)
     return dict(zip(before.weights, results, strict=True))
+
+
+def examine_once(before: Before, state: Training, output: Trained) -> dict[str, Examined]:
+    """The same, of a large model's first step made once a run and read where its bits are equal.
+
+    What it says follows from the weights and moments before and after the step, the gradients and
+    the rule, and from nothing else (`parts/auditing/equal_bits`). A step after the first is looked
+    at in each launch.
+    """
+    num_weights = sum(weight.numel() for weight in before.weights.values())
+    if before.number != 0 or state.peers is not None or num_weights < equal_bits.FEWEST:
+        return examine(before, state, output)
+
+    def make() -> dict[str, dict[str, Any]]:
+        return {name: asdict(one) for name, one in examine(before, state, output).items()}
+
+    def seen() -> str:
+        return _seen(before, state, output)
+
+    kept = equal_bits.once(state.artifacts, KEPT, seen, make)
+    return {
+        name: Examined(**{**one, "facts": rules.Facts(**one["facts"])})
+        for name, one in kept.items()
+    }
+
+
+def _seen(before: Before, state: Training, output: Trained) -> str:
+    """Of every bit that is looked at, and of the rule that it is held to."""
+    moments = [
+        {f"{name} {key}": one for name, some in of.items() for key, one in some.items()}
+        for of in (before.moments, output.moments)
+    ]
+    weights = (before.weights, output.weights, output.gradients)
+    return fingerprint((), (*weights, *moments), state.rule, before.number)
 
 
 def examined(rule: Optimizer, number: int, rows: Sequence[Row]) -> list[Examined]:
