@@ -67,8 +67,8 @@ class Training:
 
     `clip` is the largest norm of the whole gradient, or None. `checksums` are those of the input
     sets as generated: as given, or those that `batches` brings (`inputs.placed`), else of a list as
-    it is given; None where the host draws a batch again, and where batches are made as they are asked for, which
-    their workload holds to the host's.
+    it is; None where the host draws a batch again, and where batches are made as they are asked
+    for, which their workload holds to the host's.
     `limits` are of the rules that a healthy training keeps; `peers` the ranks that train with this
     one. `audit`: the layers that float64 follows instead of the whole, for a model too large;
     `sampling`: the rows of every module, for a step too long.
