@@ -115,18 +115,19 @@ class DigitsMlp(TimeToTarget[State, Trained]):
         model = seeded(seed, self._model).to(target.device)
         rule = AdamW(learning_rate=0.01, steps=self.num_steps)
         order = self._order(int((~is_held_out).sum()), seed)
-        learned = [one[~is_held_out][order] for one in (images, labels)]
+        batches = cut(
+            [one[~is_held_out][order] for one in (images, labels)],
+            self.batch,
+            target.device,
+            lambda one, other: {"inputs": one, "labels": other},
+        )
         return State(
             training=Training(
                 model=model,
                 rule=rule,
                 optimizer=rule.make(model),
-                batches=cut(
-                    learned,
-                    self.batch,
-                    target.device,
-                    lambda one, other: {"inputs": one, "labels": other},
-                ),
+                batches=batches.sets,
+                checksums=batches.checksums,
                 cycle=InputCycle(of=self.num_steps),
                 dtype=torch.float32,
                 error_bounds=ERROR_BOUNDS,

@@ -139,17 +139,19 @@ class MarkovLm(TimeToTarget[State, Trained]):
         rule = AdamW(learning_rate=0.02, steps=self.num_steps)
         windows = source.windows(self.num_steps * self.batch, CONTEXT + 1)
         held_out = source.windows(NUM_HELD_OUT, CONTEXT + 1)
+        batches = cut(
+            [windows],
+            self.batch,
+            target.device,
+            lambda part: {"inputs": part[:, :-1], "labels": part[:, -1]},
+        )
         return State(
             training=Training(
                 model=model,
                 rule=rule,
                 optimizer=rule.make(model),
-                batches=cut(
-                    [windows],
-                    self.batch,
-                    target.device,
-                    lambda part: {"inputs": part[:, :-1], "labels": part[:, -1]},
-                ),
+                batches=batches.sets,
+                checksums=batches.checksums,
                 cycle=InputCycle(of=self.num_steps),
                 dtype=torch.float32,
                 error_bounds=ERROR_BOUNDS,

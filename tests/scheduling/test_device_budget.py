@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
+import measured_stages  # noqa: E402 - the same
 import overlapped  # noqa: E402 - after the path
 import write_device_budget as budget  # noqa: E402 - the same
 
@@ -140,3 +142,24 @@ def test_a_launch_is_parted_without_loss() -> None:
 @pytest.mark.parametrize("name", sorted(budget.LATER))
 def test_outputs_that_the_budget_checks_later_may_be(name: str) -> None:
     assert load_workload(name).checks_later
+
+
+def test_parts_of_smoke_are_recorded_stages_but_for_operations_that_builds_lose() -> None:
+    first, second = (
+        measured_stages.run("smoke", host)
+        for host in (measured_stages.FIRST, measured_stages.SECOND)
+    )
+    parts = {one.name: one for one in budget.smoke_parts()}
+    cases = {case.id.partition("@")[0] for case in budget.planned("smoke")}
+    assert set(parts) == cases == first.cases() | {one for one in cases if one.startswith("onnx_")}
+    for name in first.cases():
+        builds = [one.of("build") for one in first.launches if one.case == name]
+        lost = budget.operation_seconds() * budget.fewer_operations(name)
+        assert parts[name].build == pytest.approx(statistics.median(builds) - lost)
+        assert 0.0 <= lost < parts[name].build
+        checks = second.each(name, "timed", "check")
+        assert (parts[name].check, parts[name].last_check) == (
+            statistics.median(checks),
+            max(checks),
+        )
+    assert {one.how for name, one in parts.items() if name in first.cases()} == {"measured"}

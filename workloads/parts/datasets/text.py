@@ -57,12 +57,11 @@ class Language:
         choices, token = (
             self.drawer.tensor(*one) for one in _text(self.ordinary, name, count, length)
         )
-        by_position, successors = choices.t().contiguous(), self.successors.reshape(-1)
-        tokens, place = torch.empty_like(by_position), torch.empty_like(token)
-        for choice, row in zip(by_position.unbind(), tokens.unbind(), strict=True):
-            torch.add(choice, token, alpha=_SUCCESSORS, out=place)
-            token = torch.index_select(successors, 0, place, out=row)
-        return tokens.t().contiguous().add_(FIRST_ORDINARY)
+        successors, tokens = self.successors.reshape(-1), []
+        for choice in choices.unbind(1):
+            token = successors[torch.add(choice, token, alpha=_SUCCESSORS)]
+            tokens.append(token)
+        return torch.stack(tokens, dim=1).add_(FIRST_ORDINARY)
 
     def order(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
         """The places of the last dimension in random order, by 64 random bits each."""

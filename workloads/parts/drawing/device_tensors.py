@@ -2,8 +2,8 @@
 
 A small tensor takes a device microseconds, and a host as many for each of the operations that it
 hands over. So those that will be asked for are named first (`Expected`) and drawn together: one
-run of the generator for all of them, one look-up for those of one map, one copy that lays each into
-memory of its own, as it would lie alone, and one sum over each. They are at most `TOGETHER` blocks,
+run of the generator for all of them, one look-up for those of one map, a copy of each into memory
+of its own, as it would lie alone, and a sum over each. They are at most `TOGETHER` blocks,
 so that a pass holds 8 MiB of words, some 40 MiB of temporary integers and 2**24 elements before
 they are cut, and a sum of `SUMMED` elements at most four tensors of 32 MiB. Larger tensors are
 drawn one by one (`drawn`).
@@ -118,16 +118,8 @@ def _parts(drawns: Sequence[Drawn], words: torch.Tensor) -> list[torch.Tensor]:
 
 
 def _laid_apart(drawns: Sequence[Drawn], parts: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Each part in memory of its own, in the tensor's shape; those of one width in one copy."""
-    bits = [part.view(INTEGERS[part.element_size()]) for part in parts]
-    outs = [torch.empty_like(part) for part in bits]
-    for size in {part.element_size() for part in parts}:
-        own = [place for place, part in enumerate(parts) if part.element_size() == size]
-        torch._foreach_copy_([outs[place] for place in own], [bits[place] for place in own])
-    return [
-        out.view(part.dtype).view(one.shape)
-        for one, part, out in zip(drawns, parts, outs, strict=True)
-    ]
+    """Each part in memory of its own, in the tensor's shape."""
+    return [part.clone().view(one.shape) for one, part in zip(drawns, parts, strict=True)]
 
 
 def values(drawn: Drawn, words: torch.Tensor) -> torch.Tensor:
@@ -198,23 +190,24 @@ def _summed_together(flats: Sequence[torch.Tensor], runs: Sequence[Runs]) -> Ite
 
 
 def _sums(flats: Sequence[torch.Tensor], runs: Sequence[Runs]) -> list[int]:
-    """Those of tensors of one width: integers wrap around, so differences of sums are exact."""
+    """Those of tensors of one width."""
     pieces = [flat[at : at + n] for flat, own in zip(flats, runs, strict=True) for at, n in own]
     words = torch.cat(pieces).to(torch.int64)
     if flats[0].element_size() < 8:  # noqa: PLR2004 - bytes of 64 bits
         words.bitwise_and_((1 << (8 * flats[0].element_size())) - 1)
     words.mul_(_weights([run for own in runs for run in own], words.device))
-    ends = list(accumulate(sum(count for _, count in own) for own in runs))
-    last = torch.tensor(ends).sub_(1).to(words.device)
-    upto = words.cumsum(0)[last].tolist()
-    return [(end - begin) % 2**63 for begin, end in zip([0, *upto], upto, strict=False)]
+    each = words.split_with_sizes([sum(count for _, count in own) for own in runs])
+    return [one % 2**63 for one in torch.stack([own.sum() for own in each]).tolist()]
 
 
 def _weights(runs: Runs, device: torch.device) -> torch.Tensor:
     """Weights of the runs' elements, one run after the other."""
-    counts = [count for _, count in runs]
-    begins = accumulate(counts, initial=0)
-    apart = [first - begin for (first, _), begin in zip(runs, begins, strict=False)]
-    index = torch.arange(sum(counts), device=device)
-    index.add_(device_words.spread_out([apart], counts, device)[0]).mul_(drawing.STEP)
+    most = max((count for first, count in runs if not first), default=0)
+    from_zero = torch.arange(most, device=device)
+    index = torch.cat(
+        [
+            torch.arange(first, first + count, device=device) if first else from_zero[:count]
+            for first, count in runs
+        ]
+    ).mul_(drawing.STEP)
     return (index ^ (index >> drawing.SHIFT)).mul_(drawing.MIX).bitwise_or_(1)

@@ -2,9 +2,10 @@
 
 Integers modulo 2**64 are the same on every device. Both products of a round are made in one tensor,
 and so are the words of several streams (`words_of`), each counter with the key of its own: handing
-an operation to a device takes a host longer than a small tensor takes the device. The upper half of
-a product is put together from products of a 31-bit or 33-bit half and a 32-bit one, with the sums
-made inside the multiplication (`addcmul`). Operations and bytes of a block are counted in
+an operation to a device takes a host longer than a small tensor takes the device. Operations are of
+few kinds, as the first of each has its kernel loaded. The upper half of a product is put together
+from products of halves of 32 bits with those of 31 and 33, with the sums made inside the
+multiplication (`addcmul`). Operations and bytes of a block are counted in
 docs/explanation/inputs.md. Where Triton is there and works, its kernel (`triton_words`) makes the
 words of large tensors in registers.
 """
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 
+import numpy as np
 import torch
 
 from appliance.generator.philox import ANSWERS, MULTIPLIERS, ROUNDS, WEYL, Counter, Key
@@ -52,46 +54,34 @@ def words_of(stretches: Sequence[Stretch], device: torch.device) -> torch.Tensor
     Their temporaries are some twenty times as long as the counters, which have 8 bytes a block.
     """
     counts = [one.num_blocks for one in stretches]
-    rows = [[signed(word) for word in pair] for pair in zip(*map(_keys, stretches), strict=True)]
     total = sum(counts)
+    rows = [[signed(one.key[word]) for one in stretches] for word in (0, 1)]
     counters = torch.zeros(4, total, dtype=torch.int64, device=device)
     if len(stretches) == 1:
         first = stretches[0].first_block
         torch.arange(first, first + total, out=counters[0])
-        return rounds(counters, torch.tensor(rows, device=device))
+        return rounds(counters, torch.tensor(rows).to(device))
     begins = accumulate(counts, initial=0)
     rows.append([one.first_block - begin for one, begin in zip(stretches, begins, strict=False)])
-    spread = spread_out(rows, counts, device)
+    of_block = torch.from_numpy(np.repeat(np.arange(len(counts)), counts)).to(device)
+    spread = torch.tensor(rows).to(device)[:, of_block]
     torch.add(torch.arange(total, device=device), spread[2], out=counters[0])
     return rounds(counters, spread[:2])
 
 
-def _keys(stretch: Stretch) -> tuple[int, int]:
-    """The key as `rounds` takes it, the second word first."""
-    return stretch.key[1], stretch.key[0]
-
-
-def spread_out(
-    rows: Sequence[Sequence[int]], counts: Sequence[int], device: torch.device
-) -> torch.Tensor:
-    """Columns of signed integers, each as often as its count says: (rows, sum of counts)."""
-    packed = torch.tensor([*rows, counts], dtype=torch.int64).to(device)
-    return packed[:-1].repeat_interleave(packed[-1], dim=1, output_size=sum(counts))
-
-
 def rounds(counters: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
-    """Words (n, 4) of counters (4, n) by keys (2, n), or (2, 1) of all; the key's word 1 first.
+    """Words (n, 4) of counters (4, n) by keys (2, n), or (2, 1) of all.
 
-    Of one half are words 0 and 2, which are multiplied, of the other 3 and 1 in that order: then
-    each round is `upper xor other xor key`, turned over, and the lower half of the products.
+    Words 0 and 2, which are multiplied, lie together, and change their places in each round; the
+    other two lie as they are wanted next: 3 and 1, then 1 and 3. So no round turns anything over.
     """
-    factors = _factors(counters.device)
-    numbers, other = counters[0::2], counters[1::2].flip(0)
+    numbers, other = counters[0::2], torch.stack([counters[3], counters[1]])
+    orders = torch.stack([keys[1], keys[0]]), keys
     for number in range(ROUNDS):
-        keys = keys + factors.step if number else keys
+        factors = _factors(counters.device)[number % 2]
         upper, lower = factors.times(numbers)
-        numbers = upper.bitwise_xor_(other).bitwise_xor_(keys).flip(0)
-        other = lower
+        by = orders[number % 2] + factors.steps[number] if number else orders[0]
+        numbers, other = upper.bitwise_xor_(other).bitwise_xor_(by), lower
     return torch.stack([numbers[0], other[1], numbers[1], other[0]], dim=1)
 
 
@@ -99,18 +89,20 @@ def rounds(counters: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
 class Factors:
     """Two 64-bit integers (2, 1) that rows of others are multiplied by, on their device.
 
-    `low` and `high` are halves of `whole`, the signed integer; `step` is what keys grow by.
+    `low` and `high` are halves of `whole`, the signed integer; `steps` (rounds, 2, 1) is what keys
+    have grown by in each round.
     """
 
     whole: torch.Tensor
     low: torch.Tensor
     high: torch.Tensor
-    step: torch.Tensor
+    steps: torch.Tensor
 
     def times(self, numbers: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Upper and lower 64 bits of the products of rows (2, n) of unsigned 64-bit integers.
+        """Upper 64 bits of the products of rows (2, n) of unsigned 64-bit integers, and lower ones.
 
-        With X = h 2**32 + l and M = 2**64 + M', M' = H 2**31 + L < 0, the upper half is X and
+        The lower ones of the second row come first. With X = h 2**32 + l and M = 2**64 + M',
+        M' = H 2**31 + L < 0, the upper half is X and
         floor(X M' / 2**64) = ((((l L >> 31) + l H >> 1) + h L >> 31) + h H) >> 1. Each sum is
         within 64 bits, with its sign, as 0 <= h, l < 2**32, 0 <= L < 2**31 and -0.84 2**31 <= H.
         """
@@ -118,27 +110,33 @@ class Factors:
         upper = (low * self.low).bitwise_right_shift_(_SPLIT).addcmul_(low, self.high)
         upper.bitwise_right_shift_(32 - _SPLIT).addcmul_(high, self.low)
         upper.bitwise_right_shift_(_SPLIT).addcmul_(high, self.high)
-        return upper.bitwise_right_shift_(32 - _SPLIT).add_(numbers), numbers * self.whole
+        lower = torch.empty_like(numbers)
+        for place in (0, 1):
+            torch.mul(numbers[place], self.whole[place], out=lower[1 - place])
+        return upper.bitwise_right_shift_(32 - _SPLIT).add_(numbers), lower
 
 
 @lru_cache(maxsize=8)
-def _factors(device: torch.device) -> Factors:
-    """The generator's own, in one copy to the device; of the steps the second first."""
+def _factors(device: torch.device) -> tuple[Factors, Factors]:
+    """The generator's own as even rounds take them, and odd ones, in one copy to the device."""
     wholes = [signed(one) for one in MULTIPLIERS]
     rows = [
         wholes,
         [one & (2**_SPLIT - 1) for one in wholes],
         [one >> _SPLIT for one in wholes],
-        [signed(one) for one in reversed(WEYL)],
+        *([signed(number * one % 2**64) for one in reversed(WEYL)] for number in range(ROUNDS)),
     ]
-    whole, low, high, step = torch.tensor(rows).to(device).unsqueeze(2)
-    return Factors(whole=whole, low=low, high=high, step=step)
+    both = torch.tensor([rows, [list(reversed(row)) for row in rows]]).to(device).unsqueeze(3)
+    even, odd = (
+        Factors(whole=one[0], low=one[1], high=one[2], steps=one[3:]) for one in both.unbind()
+    )
+    return even, odd
 
 
 def answers(device: torch.device) -> list[Counter]:
     """What the device gives for the counters and keys of the known answers."""
     counters = [[signed(word) for word in counter] for counter, _, _ in ANSWERS]
-    keys = [[signed(word) for word in reversed(key)] for _, key, _ in ANSWERS]
+    keys = [[signed(word) for word in key] for _, key, _ in ANSWERS]
     start, by = (torch.tensor(rows).t().contiguous().to(device) for rows in (counters, keys))
     given = []
     for zero, one, two, three in rounds(start, by).tolist():

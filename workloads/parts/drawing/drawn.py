@@ -6,7 +6,7 @@ these to the generator on the host before anything is believed of a step, and th
 so that whoever verifies it draws them again. What a check needs it draws on the host itself and
 takes nothing from the device.
 
-On a device the words are made in eager operations: 7 ms for 3 x 8192 x 8192 normal numbers at
+On a device the words are made in eager operations: 8 ms for 3 x 8192 x 8192 normal numbers at
 3 TB/s, where compiling a kernel takes longer. Triton's is used for tensors of `LARGE` blocks on, if
 it is there and gives the same words.
 """

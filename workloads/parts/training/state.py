@@ -66,9 +66,9 @@ class Training:
     """A model in training; `result` gives loss and logits of what its forward pass returns.
 
     `clip` is the largest norm of the whole gradient, or None. `checksums` are those of the input
-    sets as generated: those that `batches` brings (`inputs.placed`), else of a list as it is given;
-    None where the host draws a batch again, and where batches are made as they are asked for, which
-    their workload holds to the host's.
+    sets as generated: as given, or those that `batches` brings (`inputs.placed`), else of a list as
+    it is; None where the host draws a batch again, and where batches are made as they are asked
+    for, which their workload holds to the host's.
     `limits` are of the rules that a healthy training keeps; `peers` the ranks that train with this
     one. `audit`: the layers that float64 follows instead of the whole, for a model too large;
     `sampling`: the rows of every module, for a step too long.
@@ -95,9 +95,11 @@ class Training:
     audit: audit.Audit | None = None
     sampling: Plan = never
     flops: float | None = None
-    checksums: list[int] | None = field(init=False, default=None)
+    checksums: list[int] | None = None
 
     def __post_init__(self) -> None:
+        if self.checksums is not None:
+            return
         if isinstance(self.batches, InputSets):
             self.checksums = self.batches.checksums
         elif isinstance(self.batches, list | tuple):
