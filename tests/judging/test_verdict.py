@@ -169,6 +169,15 @@ def test_every_outcome_but_completed(
         assert word_of(PLAN, not_made(HEALTHY, launch, outcome, reason)) == word
 
 
+def test_a_launch_that_lacked_memory_is_told_what_to_do_about_memory() -> None:
+    lacked, broken = (
+        ruling(with_end(HEALTHY, f"{CASE}/0", "crashed", reason), "completion").action
+        for reason in ("out_of_memory", "SIGSEGV")
+    )
+    assert "memory_limit_gib" in lacked
+    assert broken.startswith(f"Read logs/ of {CASE}/0; ")
+
+
 def test_an_unsupported_case_is_inconclusive() -> None:
     plan = a_plan(a_case(), a_case("other", unsupported="cpu:0 has no float8"))
     events = healthy_events(plan)
