@@ -52,7 +52,11 @@ def summary(plan: Plan, schedule: Schedule) -> str:
         f"within {schedule.minutes} min: {num_run} of {len(schedule.rows)} rows and variants of "
         f"{plan.suite}, at most {plan.longest_seconds / 60:.1f} min; {len(schedule.left_out)} left "
         "out for want of time"
-        + (f", {num_waiting} {'waits' if num_waiting == 1 else 'wait'} for time that is left" if num_waiting else "")
+        + (
+            f", {num_waiting} {'waits' if num_waiting == 1 else 'wait'} for time that is left"
+            if num_waiting
+            else ""
+        )
         + (f", {cannot} cannot run here" if cannot else "")
         + f"; the times of {times.count('recorded')} are recorded"
         + "".join(f", {count} {others[name]}" for name, count in known.items() if count)

@@ -34,6 +34,7 @@ from appliance.judging.verdict import _word, interim_analysis, judge, requiremen
 from appliance.records.baseline import Baselines, Peaks
 from appliance.records.criteria import Criteria, Criterion
 from appliance.records.journal import (
+    NOT_JUDGED,
     UNJUDGED_FOR_MEMORY,
     Artifact,
     Block,
@@ -263,6 +264,7 @@ def test_steps_that_lacked_memory_to_be_run_again_are_open_however_often() -> No
         return [replace(e, check=check) if isinstance(e, Checked) else e for e in HEALTHY]
 
     assert answer(events(lacking), "correctness") == ("inconclusive", "coverage")
+    assert verdict_of(PLAN, events(lacking)).cases[0].withheld.endswith(NOT_JUDGED)
     for fault in (
         replace(lacking, name="logits against float64"),
         replace(lacking, if_outside="fail"),
