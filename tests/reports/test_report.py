@@ -161,7 +161,7 @@ def test_the_range_of_a_first_step_is_not_called_an_interval_of_95_percent():
         method="median",
         count=1,
     )
-    assert cases._interval(estimate) == "one value"  # noqa: SLF001 - what the page calls its ends
+    assert cases._interval(estimate) == "one value"
 
 
 def test_a_check_shows_error_bound_margin_and_what_it_detects():
