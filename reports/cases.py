@@ -21,7 +21,7 @@ from appliance.evidence.launches import CaseEvidence, LaunchEvidence
 from appliance.evidence.repeats import described, repeats_of
 from appliance.planning.sessions import NO_TIME
 from appliance.records.baseline import Peaks
-from appliance.records.journal import LaunchEnded
+from appliance.records.journal import NOT_JUDGED, UNJUDGED_FOR_MEMORY, LaunchEnded
 from appliance.records.plan import Case, Plan
 from appliance.records.qualified import Qualified
 from appliance.records.system import System
@@ -277,8 +277,10 @@ def no_timing(case: Case, result: CaseResult) -> str:
         for check in result.checks
         if (check.num_outside or not check.worst.is_within) and not _is_reported_only(check)
     ]
+    failed = [check.name for check in outside if check.name != UNJUDGED_FOR_MEMORY]
     if outside:
-        return f"No timing is shown: the check “{outside[0].name}” is not within its bound."
+        why = f"the check “{failed[0]}” is not within its bound" if failed else NOT_JUDGED
+        return f"No timing is shown: {why}."
     if result.withheld:
         return f"{result.withheld[:1].upper()}{result.withheld[1:]}."
     if not result.checks:

@@ -18,6 +18,7 @@ from markupsafe import Markup
 from appliance.evidence.baseline_key import suite_id
 from appliance.evidence.folding import Spread, spread_of
 from appliance.evidence.journal_index import JournalIndex
+from appliance.records.journal import NOT_JUDGED, UNJUDGED_FOR_MEMORY
 from appliance.records.plan import Case
 from appliance.records.verdict import (
     CaseClocks,
@@ -123,9 +124,12 @@ def _rulings(own: Sequence[Member]) -> Iterator[tuple[str, RulingWord, str]]:
 
 def _correct(own: Sequence[Member]) -> str:
     """How many comparisons were within their bounds, and which was the tightest of all."""
-    checks = [(check, one) for one in own for check in one.result.checks]
-    if not checks:
+    every = [(check, one) for one in own for check in one.result.checks]
+    checks = [(check, one) for check, one in every if check.name != UNJUDGED_FOR_MEMORY]
+    if not every:
         return "No check was made."
+    if not checks:
+        return f"Nothing was compared: {NOT_JUDGED}."
     made = sum(check.count for check, _ in checks)
     outside = sum(check.num_outside for check, _ in checks)
     head = (

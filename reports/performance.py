@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from appliance.evidence.baseline_key import pairs, peak_for, suite_id, worded
 from appliance.evidence.qualification import stack
 from appliance.planning.criterion_scope import limited_cases
+from appliance.records.journal import NOT_JUDGED, UNJUDGED_FOR_MEMORY
 from appliance.records.plan import Case
 from appliance.records.qualified import Qualified, ReferenceRate
 from appliance.records.system import Device, System
@@ -431,7 +432,9 @@ def _weakest(verdict: Verdict, speeds: Sequence[Speed]) -> Iterator[str]:
     """The three figures of the node that a buyer should ask about first, the worst before."""
     checks = _checks_by_use(verdict)
     sentences = [
-        f"{words.cases(cases)}: the check “{name}” is outside its bound in {outside} of {made}"
+        f"{words.cases(cases)}: {NOT_JUDGED}."
+        if name == UNJUDGED_FOR_MEMORY
+        else f"{words.cases(cases)}: the check “{name}” is outside its bound in {outside} of {made}"
         + (f", at {words.of_bound(share)}." if math.isfinite(share) else ".")
         for share, cases, name, outside, made in _failed_checks(checks)
     ]

@@ -501,8 +501,8 @@ def parts(title: str, pieces: Sequence[Part]) -> Markup:
         width = piece.share * (_WIDE - _BAR_LEFT)
         fill, ink = _DARK if piece.is_marked else (next(shades), "#111111")
         body.append(
-            f'<rect x="{left:.1f}" y="{_BAR_TOP}" width="{width:.1f}" height="{_BAR_HEIGHT}" fill="{fill}" '
-            'stroke="#ffffff" stroke-width="0.8"/>'
+            f'<rect x="{left:.1f}" y="{_BAR_TOP}" width="{width:.1f}" height="{_BAR_HEIGHT}" '
+            f'fill="{fill}" stroke="#ffffff" stroke-width="0.8"/>'
         )
         body += _part_text(piece, left + width / 2, width, ink)
         left += width

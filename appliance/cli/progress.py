@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from appliance.runner.execution import Observer
     from appliance.scheduling.left_time import Given
 
+REFERENCE_FAILED = "reference_failed"
+"""Why launches are not made whose case failed in its untimed launch."""
+NONE_OTHER = "; no other launch of this case is made"
 SAID_BEFORE = frozenset({"decided", NO_TIME})
 """Reasons of launches that are not made, which an interim analysis or the time left has said."""
 TOO_FEW = "too few for what waits next"
@@ -101,7 +104,7 @@ class Lines(Silent):
             return
         self._out.print(
             f"[{self._num_done}/{self._num}{self._session}] {launch_words(launch)}: "
-            f"{outcome_words(event)}, "
+            f"{_outcome_of(launch, event)}, "
             f"{event.wall_ns * 1e-9:.1f} s; elapsed {minutes(time.monotonic() - self._begin)}, "
             f"about {minutes(left)} left",
             markup=False,
@@ -181,7 +184,7 @@ class Moving(Silent):
         is_reported = event.reason in SAID_BEFORE or _was_reported(launch, event)
         if event.outcome != "completed" and not is_reported:
             self._progress.console.print(
-                f"{launch_words(launch)}: {outcome_words(event)}", markup=False
+                f"{launch_words(launch)}: {_outcome_of(launch, event)}", markup=False
             )
 
     def analysed(self, event: InterimAnalysis) -> None:
@@ -318,7 +321,8 @@ def length(seconds: float) -> str:
 
 def _was_reported(launch: Launch, event: LaunchEnded) -> bool:
     """Whether the case's untimed launch has said why none of its launches is made."""
-    return launch.is_timed and event.outcome == "software" and event.reason == UNAVAILABLE
+    is_lacking = event.outcome == "software" and event.reason == UNAVAILABLE
+    return (launch.is_timed and is_lacking) or event.reason == REFERENCE_FAILED
 
 
 def server_sentence(event: ServerProbed) -> str:
@@ -346,6 +350,13 @@ def outcome_words(event: LaunchEnded) -> str:
     outcome = "cannot run: software" if event.outcome == "software" else event.outcome
     later = "; what it was to fork is made by fresh processes" if _is_lost(event) else ""
     return outcome + (detail if event.reason else "") + later
+
+
+def _outcome_of(launch: Launch, event: LaunchEnded) -> str:
+    """The same, with what follows for the case from an untimed launch that did not complete."""
+    is_first = not (launch.is_timed or launch.is_repeat)
+    is_last = is_first and event.outcome not in ("completed", "not_run", "unsupported")
+    return outcome_words(event) + (NONE_OTHER if is_last else "")
 
 
 def _is_lost(event: LaunchEnded) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 
 from appliance.evidence.determinism import Disagreement
 from appliance.evidence.launches import CaseEvidence, LaunchEvidence, clock_fault
-from appliance.records.journal import Check, Checked
+from appliance.records.journal import NOT_JUDGED, UNJUDGED_FOR_MEMORY, Check, Checked
 from appliance.records.verdict import (
     CaseClocks,
     CaseResult,
@@ -89,8 +89,11 @@ def withheld(evidence: CaseEvidence, apart: Disagreement | None = None) -> str:
     """Why no timing of this case may be shown, or nothing."""
     ruled = evidence.ruled_checks
     outside = [checked.check.name for checked in ruled if not checked.check.is_within]
+    failed = [name for name in outside if name != UNJUDGED_FOR_MEMORY]
+    if failed:
+        return f'no timing is shown: the check "{failed[0]}" is not within its bound'
     if outside:
-        return f'no timing is shown: the check "{outside[0]}" is not within its bound'
+        return f"no timing is shown: {NOT_JUDGED}"
     if not evidence.checks:
         return "no timing is shown: nothing was checked"
     if apart is not None and apart.is_certain:

@@ -83,6 +83,10 @@ OTHER_PHASE = "repeated"  # which is ruled on as integrity
 CLOCK = "Find out what disturbs the clock of this node; run again."
 ALONE = "Keep everything else off this node and its devices, and run again."
 MORE_MINUTES = "Run it within more minutes, or without --minutes."
+NO_MEMORY = (
+    "See who else uses that memory, allow the case more of it (memory_limit_gib in its suite), or "
+    "take a smaller size, and run again; replace a device that has less than its part should have."
+)
 SOFTWARE = (
     "Install what is named there, or the versions of the locks (see `bench doctor`), and run again."
 )
@@ -194,7 +198,9 @@ def _failed_launch(launches: Sequence[LaunchEvidence]) -> RulingDraft | None:
                 reason="crashed" if has_crashed else _lateness(ended),
                 explanation=f"launch {ended.launch} "
                 f"{'crashed' if has_crashed else 'did not end in time'}: {_why(ended)}",
-                action=f"Read logs/ of {ended.launch}; fix the device or its software, run again.",
+                action=NO_MEMORY
+                if ended.reason == "out_of_memory"
+                else f"Read logs/ of {ended.launch}; fix the device or its software, run again.",
             )
     return None
 

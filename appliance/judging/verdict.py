@@ -111,6 +111,8 @@ UNJUDGED_REPEATS: Mapping[Reason, str] = {
 EXCHANGED = "Keep the node's software unchanged while it is judged, and run again."
 REPEATED = "Compare it with the run that it repeats."
 CONVERTED = "Run bench on the device itself."
+LACKS_ROOM = "the node lacks room"
+"""What the scope says of cases that cannot be placed here; the plan has the reason of each."""
 WITHIN_ALL = True, "decided: within every limit"
 PRECEDENCE: Mapping[CriterionKind, int] = {
     "integrity": 0,
@@ -688,7 +690,7 @@ def _scope(
     left_out = frozenset() if plan.schedule is None else plan.schedule.left_out
     num_lacking = len({item.case for item in plan.not_planned} - left_out)
     if num_lacking:
-        words.append(f" {num_lacking} of the suite's cases are not planned: the node lacks room.")
+        words.append(f" {num_lacking} of the suite's cases are not planned: {LACKS_ROOM}.")
     return "".join(words)
 
 

@@ -20,6 +20,8 @@ Outcome = Literal[
 ]
 UNJUDGED_FOR_MEMORY = "steps that lacked the memory to be run again"
 """Name of the check that stands for those which run a step again, where a device had no room."""
+NOT_JUDGED = "the inside of its steps was not judged, as memory lacked to run them again"
+"""What that check says of a case."""
 CheckKind = Literal["numeric", "exact", "trajectory", "collective"]
 Phase = Literal["first", "last", "sampled", "repeatability", "repeated"]
 Stage = Literal["", "load", "build", "first_step", "later"]

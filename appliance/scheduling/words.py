@@ -47,12 +47,13 @@ def summary(plan: Plan, schedule: Schedule) -> str:
     known = {name: times.count(name) for name in ("estimated", "step assumed")}
     others = {"estimated": "estimated", "step assumed": "estimated of an assumed step"}
     num_waiting = sum(bool(row.waits) for row in can_run)
+    wait = "waits" if num_waiting == 1 else "wait"
     cannot = len(schedule.rows) - len(can_run)
     return (
         f"within {schedule.minutes} min: {num_run} of {len(schedule.rows)} rows and variants of "
         f"{plan.suite}, at most {plan.longest_seconds / 60:.1f} min; {len(schedule.left_out)} left "
         "out for want of time"
-        + (f", {num_waiting} {'waits' if num_waiting == 1 else 'wait'} for time that is left" if num_waiting else "")
+        + (f", {num_waiting} {wait} for time that is left" if num_waiting else "")
         + (f", {cannot} cannot run here" if cannot else "")
         + f"; the times of {times.count('recorded')} are recorded"
         + "".join(f", {count} {others[name]}" for name, count in known.items() if count)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from appliance.challenge import qr_code
 from appliance.evidence.journal_index import JournalIndex
+from appliance.judging.verdict import LACKS_ROOM
 from appliance.planning.sessions import NO_TIME
 from appliance.records.json import sha256
 from appliance.records.plan import Plan
@@ -46,7 +47,8 @@ def certificate(
     index: JournalIndex,
     hidden: frozenset[str],
 ) -> Certificate:
-    scope, *reservations = _sentences(verdict.scope)
+    scope, *of_judge = _sentences(verdict.scope)
+    reservations = [_explained(one, bundle.plan) for one in of_judge]
     digest = data_digest(bundle)
     return Certificate(
         word=verdict.verdict,
@@ -86,6 +88,17 @@ def code_text(run_id: str, digest: str) -> str:
 def _sentences(text: str) -> list[str]:
     """The sentences of the judge, apart: the first is what was judged."""
     return re.split(r"(?<=\.) (?=[A-Z0-9])", text)
+
+
+def _explained(sentence: str, plan: Plan) -> str:
+    """A sentence of the scope; of cases that cannot be placed here, with why, if all have one."""
+    head, colon, rest = sentence.partition(f": {LACKS_ROOM}")
+    if not colon:
+        return sentence
+    left_out = frozenset() if plan.schedule is None else plan.schedule.left_out
+    reasons = {one.reason for one in plan.not_planned if one.case not in left_out}
+    why = f"each: {reasons.pop()}" if len(reasons) == 1 else "chapter 3 has the reason of each"
+    return f"{head} ({why}){rest}"
 
 
 def _most(reservations: Sequence[str]) -> tuple[str, ...]:

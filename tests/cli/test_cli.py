@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from support.builders import a_plan
+from support.builders import a_plan, ended
 from support.program import BEGIN, TINY, WITH_FAULTS, bench, called, program, sentences
 
 from appliance.cli.progress import Lines
@@ -211,6 +211,20 @@ def test_run_without_a_suite_says_its_choice_before_the_first_launch() -> None:
     assert "this is acceptance" in chosen
     assert "planned time about 2 h; --suite smoke is of minutes" in chosen
     assert begins.startswith("run ")
+
+
+def test_launches_that_an_untimed_one_took_with_it_are_said_once() -> None:
+    plan = a_plan()
+    first, *others = (one for one in plan.launches if one.case == plan.launches[0].case)
+    out = Console(file=io.StringIO(), width=400)
+    watching = Lines(out)
+    watching.run_begins(plan, 0, 1)
+    watching.launch_ended(first, ended(first.id, "crashed", "out_of_memory"))
+    for one in others:
+        watching.launch_ended(one, ended(one.id, "not_run", "reference_failed"))
+    assert isinstance(out.file, io.StringIO)
+    _, line = out.file.getvalue().splitlines()
+    assert "crashed (out_of_memory); no other launch of this case is made, " in line
 
 
 def test_that_too_little_time_is_left_is_said_once() -> None:

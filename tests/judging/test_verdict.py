@@ -34,6 +34,7 @@ from appliance.judging.verdict import _word, interim_analysis, judge, requiremen
 from appliance.records.baseline import Baselines, Peaks
 from appliance.records.criteria import Criteria, Criterion
 from appliance.records.journal import (
+    NOT_JUDGED,
     UNJUDGED_FOR_MEMORY,
     Artifact,
     Block,
@@ -169,6 +170,15 @@ def test_every_outcome_but_completed(
         assert word_of(PLAN, not_made(HEALTHY, launch, outcome, reason)) == word
 
 
+def test_a_launch_that_lacked_memory_is_told_what_to_do_about_memory() -> None:
+    lacked, broken = (
+        ruling(with_end(HEALTHY, f"{CASE}/0", "crashed", reason), "completion").action
+        for reason in ("out_of_memory", "SIGSEGV")
+    )
+    assert "memory_limit_gib" in lacked
+    assert broken.startswith(f"Read logs/ of {CASE}/0; ")
+
+
 def test_an_unsupported_case_is_inconclusive() -> None:
     plan = a_plan(a_case(), a_case("other", unsupported="cpu:0 has no float8"))
     events = healthy_events(plan)
@@ -254,6 +264,7 @@ def test_steps_that_lacked_memory_to_be_run_again_are_open_however_often() -> No
         return [replace(e, check=check) if isinstance(e, Checked) else e for e in HEALTHY]
 
     assert answer(events(lacking), "correctness") == ("inconclusive", "coverage")
+    assert verdict_of(PLAN, events(lacking)).cases[0].withheld.endswith(NOT_JUDGED)
     for fault in (
         replace(lacking, name="logits against float64"),
         replace(lacking, if_outside="fail"),

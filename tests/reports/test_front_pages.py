@@ -18,9 +18,11 @@ from support.large_nodes import SLOW, large
 from support.report_samples import JUDGED, sample
 
 from appliance.evidence.journal_index import JournalIndex
+from appliance.judging.verdict import LACKS_ROOM
 from appliance.planning.sessions import NO_TIME
 from appliance.records.journal import Event, LaunchEnded, Line, RunResumed
 from appliance.records.json import sha256
+from appliance.records.plan import NotPlanned
 from appliance.records.verdict import Ratio
 from appliance.storage.bundle import Bundle
 from appliance.verification.verify import check_finished
@@ -48,6 +50,20 @@ def page(made: View) -> str:
 
 
 # ------------------------------------------------------------------ page 1
+
+
+def test_cases_that_are_not_planned_stand_on_page_one_with_their_reason() -> None:
+    bundle = sample()
+    said = f"{bundle.verdict.scope} 2 of the suite's cases are not planned: {LACKS_ROOM}."
+    alike = tuple(NotPlanned(case=one, device="", reason="it needs 2 devices") for one in "ab")
+    for lacking, why in (
+        (alike, "each: it needs 2 devices"),
+        ((alike[0], replace(alike[1], reason="no disk")), "chapter 3 has the reason of each"),
+    ):
+        plan = replace(bundle.plan, not_planned=lacking)
+        made = view(replace(bundle, plan=plan, verdict=replace(bundle.verdict, scope=said)))
+        sentence = f"2 of the suite's cases are not planned ({why})."
+        assert sentence in made.certificate.reservations
 
 
 def test_a_case_without_time_is_not_called_a_matter_of_integrity() -> None:

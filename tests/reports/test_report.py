@@ -32,7 +32,15 @@ from appliance.cli.results import (
 from appliance.errors import EvidenceError
 from appliance.evidence.journal_index import index_of
 from appliance.records.criteria import Criteria, Criterion, CriterionKind
-from appliance.records.journal import Block, Calibrated, Counted, InterimAnalysis, Line
+from appliance.records.journal import (
+    NOT_JUDGED,
+    UNJUDGED_FOR_MEMORY,
+    Block,
+    Calibrated,
+    Counted,
+    InterimAnalysis,
+    Line,
+)
 from appliance.records.json import Scalar, sha256
 from appliance.records.plan import Plan
 from appliance.records.signer import Signer
@@ -118,9 +126,30 @@ def test_a_case_without_any_check_shows_no_timing():
     assert "No check was made." not in page_of(page)
 
 
+def test_a_case_that_lacked_memory_for_a_check_is_not_said_to_be_outside_a_bound():
+    bundle = sample(failing="resnet50")
+    cases_ = tuple(
+        replace(
+            result,
+            withheld="",
+            checks=tuple(
+                replace(one, name=UNJUDGED_FOR_MEMORY) if one.num_outside else one
+                for one in result.checks
+            ),
+        )
+        for result in bundle.verdict.cases
+    )
+    made = view(replace(bundle, verdict=replace(bundle.verdict, cases=cases_)))
+    assert case_of(made, "resnet50").no_timing == f"No timing is shown: {NOT_JUDGED}."
+    assert made.performance.weakest[0] == f"resnet50@cpu:0: {NOT_JUDGED}."
+    assert "outside" not in next(one.correct for one in made.families if "resnet50@" in one.id)
+
+
 def test_the_range_of_a_first_step_is_not_called_an_interval_of_95_percent():
     page = view(sample())
-    (first,) = (row for row in case_of(page, "bert").timing.estimates.rows if row[0] == "First step")
+    (first,) = (
+        row for row in case_of(page, "bert").timing.estimates.rows if row[0] == "First step"
+    )
     assert first[2].endswith(" (all)")
     estimate = Estimate(
         name="first_step_seconds",
@@ -132,7 +161,7 @@ def test_the_range_of_a_first_step_is_not_called_an_interval_of_95_percent():
         method="median",
         count=1,
     )
-    assert cases._interval(estimate) == "one value"  # noqa: SLF001 - what the page calls its ends
+    assert cases._interval(estimate) == "one value"
 
 
 def test_a_check_shows_error_bound_margin_and_what_it_detects():
