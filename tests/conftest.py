@@ -39,7 +39,7 @@ RECORDED_SECONDS = 0.2
 QUICK_SECONDS = 0.2
 ALONE = "serial"
 TOGETHER = "container"
-"""Tests of one group: they share an engine and its images, of which one session at a time has any."""
+"""Tests of one group: they share an engine and its images, which one session has at a time."""
 SHARED = "shared"
 IMAGES = "images_seconds"
 _measured: defaultdict[str, float] = defaultdict(float)

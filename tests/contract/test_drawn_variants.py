@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from support import small_steps
 
 import workloads
 from appliance.records.request import CaseRequest
@@ -55,7 +56,9 @@ def test_variant_is_right_at_small_size(
         request.getfixturevalue("one_simulation")
     workload = kind(**{**kind.small, **kind.variants[variant]})
     torch.manual_seed(11)
-    target = Target(device=torch.device("cpu"), artifacts=Artifacts(tmp_path))
+    target = Target(
+        device=torch.device("cpu"), artifacts=Artifacts(tmp_path), flops=small_steps.OPERATIONS
+    )
     state = workload.build(target, 11)
     before = workload.snapshot(state)
     workload.load(state)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from support import small_steps
 from torch.distributed import TCPStore
 
 from appliance.records.journal import Check
@@ -111,6 +112,7 @@ def _checks(request: Request, rank: int) -> list[Check]:
         rank=rank,
         world_size=request.ranks,
         devices=(torch.device("cpu"),) * request.ranks,
+        flops=small_steps.OPERATIONS,
     )
     state = workload.build(target, SEED)
     before = workload.snapshot(state)
