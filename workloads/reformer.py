@@ -34,6 +34,7 @@ from transformers import ReformerConfig, ReformerForMaskedLM
 from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
+from workloads.parts.auditing.sampling import Plan, Sampling, beyond
 from workloads.parts.datasets.text import FIRST_ORDINARY, Language, masked_text
 from workloads.parts.drawing.drawn import Drawer
 from workloads.parts.drawing.initial_weights import initialized
@@ -162,6 +163,10 @@ class Reformer(Supervised):
             return {"input_ids": tokens, "labels": labels}
 
         return batch
+
+    def sampling(self, seed: int) -> Plan:
+        sampled = Sampling(seed=seed, batch=self.count, outputs=16, floor=0.4)
+        return beyond("hashed attention", lambda: self.work().flops, sampled)
 
     def error_bounds(self) -> ErrorBounds:
         return ErrorBounds(

@@ -18,7 +18,8 @@ class Errors:
 
     `average` is over the ranks that have a batch of their own, the same tensor on each.
     `followed` are the weights whose gradients were compared. `floor`: what is added to the norms of
-    gradients in the call that is followed now.
+    gradients in the call that is followed now. `switched`: how far the furthest choice of a call
+    (`choices.py`) lies from the one that float64 makes.
     """
 
     average: Callable[[torch.Tensor], torch.Tensor]
@@ -27,6 +28,7 @@ class Errors:
     followed: set[str] = field(default_factory=set)
     num_results: int = 0
     floor: float = 0.0
+    switched: float = 0.0
 
     def compare(
         self,
@@ -47,9 +49,17 @@ class Errors:
         if not error <= self.largest.get(kind, -1.0):
             self.largest[kind], self.where[kind] = error, name
 
+    def note_choice(self, distance: float) -> None:
+        """Note how far a choice of the device lies from that of float64."""
+        self.num_results += 1
+        if not distance <= self.switched:
+            self.switched = distance
+
     def add(self, other: Errors) -> None:
         """Note what another one has, as if it had been compared here."""
         self.num_results += other.num_results
+        if not other.switched <= self.switched:
+            self.switched = other.switched
         self.followed |= other.followed
         for kind, error in other.largest.items():
             if not error <= self.largest.get(kind, -1.0):

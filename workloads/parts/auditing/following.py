@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from workloads.parts.auditing import layers, replay
 from workloads.parts.auditing.calls import Call
 from workloads.parts.auditing.errors import Errors
+from workloads.parts.auditing.sampling import FLOOR
 from workloads.parts.auditing.selection import Rows
 from workloads.parts.auditing.weights import Sums
 from workloads.parts.distributed import tensors
@@ -19,7 +20,7 @@ class Following:
     """Errors of the calls, what weights' gradients they add up to, and statistics of batches.
 
     `whole`: paths whose calls are followed on all rows. `is_replayed`: whether the own part of the
-    module with this path is followed.
+    module with this path is followed. `floor` is that of `Sampling`.
     """
 
     rows: Rows
@@ -27,6 +28,7 @@ class Following:
     errors: Errors
     sums: Sums
     is_replayed: Callable[[str], bool] = lambda _: True
+    floor: float = FLOOR
     statistics: layers.Statistics = field(default_factory=dict)
 
     def follow(self, calls: Iterable[Call]) -> None:
@@ -58,6 +60,9 @@ class Following:
             self.sums.add(weight, lambda tensor: tensor, exact, spread)
 
     def _follow(self, call: Call) -> None:
+        if call.first is not None:  # what is made anew is what there was, but for roundings
+            name, before = f"what {call.path} is given anew", call.first.given.first()
+            self.errors.compare("outputs", name, call.given.first(), before)
         if call.channels is not None:
             layers.follow_layer(call, self.rows, self.errors, self.sums, self.statistics)
         if layers.is_followed_alone(call):
@@ -65,7 +70,8 @@ class Following:
         is_whole = call.path in self.whole
         if not is_whole and not self.is_replayed(call.path):
             return
-        own = replay.follow_call(call if is_whole else call.narrow(self.rows), self.errors)
+        narrowed = call if is_whole else call.narrow(self.rows)
+        own = replay.follow_call(narrowed, self.errors, self.floor)
         if is_whole and call.channels is None:
             self.add_own(call, own)
 

@@ -10,9 +10,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["convolutions", "products"]
-MOST_OPERATIONS: dict[Kind, float] = {"convolutions": 2.08e12, "products": 6.4e12}
+Kind = Literal["convolutions", "products", "hashed attention"]
+MOST_OPERATIONS: dict[Kind, float] = {
+    "convolutions": 2.08e12,
+    "products": 6.4e12,
+    "hashed attention": 1.0e12,
+}
 """Operations of a step, of all ranks, that a reference follows whole."""
+
+FLOOR = 0.03
+"""Share of the largest gradient in one call below which another one's norm is no yardstick.
+
+Those of queries and keys are what is left of terms that all but cancel."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +31,8 @@ class Sampling:
     `counted`: sizes of first dimensions that count rows of their own and not the batch.
     `replayed`: the share of modules, drawn by seed and step, whose own part is followed, of which
     attention is the longest; layers always are. The others are roundings of the dtype that a
-    healthy call may be off.
+    healthy call may be off, and `floor` the share of the largest gradient in a call that is added
+    to the norm of each.
     """
 
     seed: int
@@ -33,6 +43,7 @@ class Sampling:
     outputs: float = 4.0
     gradients: float = 12.0
     weights: float = 16.0
+    floor: float = FLOOR
 
 
 Plan = Callable[[float | None], Sampling | None]
