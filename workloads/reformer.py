@@ -165,7 +165,7 @@ class Reformer(Supervised):
         return batch
 
     def sampling(self, seed: int) -> Plan:
-        sampled = Sampling(seed=seed, batch=self.count, outputs=16, floor=0.4)
+        sampled = Sampling(seed=seed, batch=self.count, tries_roundings=True)
         return beyond("hashed attention", lambda: self.work().flops, sampled)
 
     def error_bounds(self) -> ErrorBounds:

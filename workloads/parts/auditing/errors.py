@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -9,7 +11,11 @@ from typing import Literal
 import torch
 
 Kind = Literal["outputs", "gradients", "weights"]
+Results = dict[tuple[Kind, str], deque[torch.Tensor]]
+"""By kind and name, in their order."""
 SMALLEST = 1e-30
+TRIED = 3.0
+"""Times what roundings cost a result when that was tried, which a device may be off beside."""
 
 
 @dataclass(kw_only=True)
@@ -19,7 +25,9 @@ class Errors:
     `average` is over the ranks that have a batch of their own, the same tensor on each.
     `followed` are the weights whose gradients were compared. `floor`: what is added to the norms of
     gradients in the call that is followed now. `switched`: how far the furthest choice of a call
-    (`choices.py`) lies from the one that float64 makes.
+    (`choices.py`) lies from the one that float64 makes. `rounded` are results of the call that is
+    followed now as roundings make them (`rounded.py`); while there are `recording`, results are
+    noted there and not compared.
     """
 
     average: Callable[[torch.Tensor], torch.Tensor]
@@ -29,6 +37,8 @@ class Errors:
     num_results: int = 0
     floor: float = 0.0
     switched: float = 0.0
+    rounded: Results = field(default_factory=dict)
+    recording: Results | None = None
 
     def compare(
         self,
@@ -40,17 +50,27 @@ class Errors:
     ) -> None:
         """Note the norm of the difference over that of the exact tensor and of `size`.
 
-        Infinite where one is missing, has another shape, or a number is not finite.
+        What was tried of roundings is taken off the difference, `TRIED` times. Infinite where one
+        is missing, has another shape, or a number is not finite.
         """
+        if self.recording is not None:
+            if exact is not None:
+                self.recording.setdefault((kind, name), deque()).append(exact.detach())
+            return
         self.num_results += 1
         error = float("inf")
+        tried = self.rounded.get((kind, name))
         if actual is not None and exact is not None and actual.shape == exact.shape:
-            error = _relative(actual.detach().cpu().double(), exact.detach().double(), size)
+            exact = exact.detach().double()
+            allowed = TRIED * _distance(tried.popleft(), exact) if tried else 0.0
+            error = _relative(actual.detach().cpu().double(), exact, size, allowed)
         if not error <= self.largest.get(kind, -1.0):
             self.largest[kind], self.where[kind] = error, name
 
     def note_choice(self, distance: float) -> None:
         """Note how far a choice of the device lies from that of float64."""
+        if self.recording is not None:
+            return
         self.num_results += 1
         if not distance <= self.switched:
             self.switched = distance
@@ -70,8 +90,14 @@ class Errors:
         self.compare(kind, name, None, None)
 
 
-def _relative(actual: torch.Tensor, exact: torch.Tensor, size: torch.Tensor | float) -> float:
-    beside = size.norm() if isinstance(size, torch.Tensor) else size
-    distance: torch.Tensor = (actual - exact).norm() / (exact.norm() + beside + SMALLEST)
-    error = distance.item()
-    return error if error == error else float("inf")  # noqa: PLR0124 - not a number
+def _relative(
+    actual: torch.Tensor, exact: torch.Tensor, size: torch.Tensor | float, allowed: float
+) -> float:
+    beside = size.norm().item() if isinstance(size, torch.Tensor) else size
+    distance = _distance(actual, exact)
+    error = (distance - min(distance, allowed)) / (exact.norm().item() + beside + SMALLEST)
+    return error if math.isfinite(distance) and error == error else float("inf")  # noqa: PLR0124 - not a number
+
+
+def _distance(one: torch.Tensor, other: torch.Tensor) -> float:
+    return (one - other).norm().item()

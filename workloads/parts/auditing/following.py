@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
+import torch
+
 from workloads.parts.auditing import layers, replay
 from workloads.parts.auditing.calls import Call
 from workloads.parts.auditing.errors import Errors
-from workloads.parts.auditing.sampling import FLOOR
 from workloads.parts.auditing.selection import Rows
 from workloads.parts.auditing.weights import Sums
 from workloads.parts.distributed import tensors
 from workloads.parts.numerics.threads import each_on_a_thread
+
+ANEW = 3.0
+"""Times its own norm that is added to that of what a backward pass made anew.
+
+It may be so much further off than an output: the roundings of all layers behind it add up."""
 
 
 @dataclass(kw_only=True)
@@ -20,7 +26,8 @@ class Following:
     """Errors of the calls, what weights' gradients they add up to, and statistics of batches.
 
     `whole`: paths whose calls are followed on all rows. `is_replayed`: whether the own part of the
-    module with this path is followed. `floor` is that of `Sampling`.
+    module with this path is followed. `rounded`: the format in which
+    roundings are tried, if they are.
     """
 
     rows: Rows
@@ -28,7 +35,7 @@ class Following:
     errors: Errors
     sums: Sums
     is_replayed: Callable[[str], bool] = lambda _: True
-    floor: float = FLOOR
+    rounded: torch.dtype | None = None
     statistics: layers.Statistics = field(default_factory=dict)
 
     def follow(self, calls: Iterable[Call]) -> None:
@@ -62,7 +69,8 @@ class Following:
     def _follow(self, call: Call) -> None:
         if call.first is not None:  # what is made anew is what there was, but for roundings
             name, before = f"what {call.path} is given anew", call.first.given.first()
-            self.errors.compare("outputs", name, call.given.first(), before)
+            beside = ANEW * before.double()
+            self.errors.compare("outputs", name, call.given.first(), before, beside)
         if call.channels is not None:
             layers.follow_layer(call, self.rows, self.errors, self.sums, self.statistics)
         if layers.is_followed_alone(call):
@@ -71,7 +79,7 @@ class Following:
         if not is_whole and not self.is_replayed(call.path):
             return
         narrowed = call if is_whole else call.narrow(self.rows)
-        own = replay.follow_call(narrowed, self.errors, self.floor)
+        own = replay.follow_call(narrowed, self.errors, self.rounded)
         if is_whole and call.channels is None:
             self.add_own(call, own)
 

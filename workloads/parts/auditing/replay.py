@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from workloads.parts.auditing.calls import Call, Passing, is_floating
 from workloads.parts.auditing.choices import Choice, Choosing
 from workloads.parts.auditing.errors import Errors
-from workloads.parts.auditing.sampling import FLOOR
+from workloads.parts.auditing.rounded import Rounded
 from workloads.parts.distributed.tensors import whole
 
 _HOOKS = (
@@ -33,14 +33,30 @@ _HOOKS = (
     "_backward_pre_hooks",
 )
 Twins = dict[str, torch.Tensor]
+FLOOR = 0.03
+"""Share of the largest gradient in one call below which another one's norm is no yardstick.
+
+Those of queries and keys are what is left of terms that all but cancel."""
 Results = Callable[[Any], Iterable[Any]]
 
 
-def follow_call(call: Call, errors: Errors, floor: float = FLOOR) -> Twins:
+def follow_call(call: Call, errors: Errors, rounded: torch.dtype | None = None) -> Twins:
     """Add the errors of one call; the gradients of its own weights, by their names in the module.
 
-    Those are of the rows that were copied. `floor` is that of `Sampling`.
+    Those are of the rows that were copied. `rounded`: the format in which roundings are tried, and
+    what they cost is allowed.
     """
+    if rounded is not None:
+        errors.recording = results = {}
+        with Rounded(rounded):
+            _followed(call, errors)
+        errors.recording, errors.rounded = None, results
+    own = _followed(call, errors)
+    errors.rounded = {}
+    return own
+
+
+def _followed(call: Call, errors: Errors) -> Twins:
     twin, own, queues = _twin_of(call, errors)
     _choose(call, twin, errors)
     arguments, keywords = tree_unflatten(_doubled(call.given), call.given.spec)
@@ -49,7 +65,7 @@ def follow_call(call: Call, errors: Errors, floor: float = FLOOR) -> Twins:
     output = call.output()
     for place, exact in _paired(made, output.values, call.path, errors):
         errors.compare("outputs", call.path, output.values[place], exact)
-    errors.floor = floor * _largest_gradient(call)
+    errors.floor = FLOOR * _largest_gradient(call)
     _go_back(made, output, call.path, errors)
     for place, gradient in call.given.gradients.items():
         if place in call.given.shared and not call.is_whole:

@@ -18,12 +18,6 @@ MOST_OPERATIONS: dict[Kind, float] = {
 }
 """Operations of a step, of all ranks, that a reference follows whole."""
 
-FLOOR = 0.03
-"""Share of the largest gradient in one call below which another one's norm is no yardstick.
-
-Those of queries and keys are what is left of terms that all but cancel."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
     """How a step is sampled: `inputs` of its batch of `batch` are drawn by `seed` and step.
@@ -31,8 +25,7 @@ class Sampling:
     `counted`: sizes of first dimensions that count rows of their own and not the batch.
     `replayed`: the share of modules, drawn by seed and step, whose own part is followed, of which
     attention is the longest; layers always are. The others are roundings of the dtype that a
-    healthy call may be off, and `floor` the share of the largest gradient in a call that is added
-    to the norm of each.
+    healthy call may be off; where `tries_roundings`, beside what they cost that call.
     """
 
     seed: int
@@ -43,7 +36,7 @@ class Sampling:
     outputs: float = 4.0
     gradients: float = 12.0
     weights: float = 16.0
-    floor: float = FLOOR
+    tries_roundings: bool = False
 
 
 Plan = Callable[[float | None], Sampling | None]

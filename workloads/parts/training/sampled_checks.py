@@ -147,7 +147,7 @@ def run_again(
             errors=errors,
             sums=sums,
             is_replayed=lambda path: is_drawn(seed, path, plan.replayed),
-            floor=plan.floor,
+            rounded=state.dtype if plan.tries_roundings else None,
         )
         following.follow(watch.calls)
         exact, own = replay.follow_model(root, dict(before.batch), state.result, errors, scale)
