@@ -16,6 +16,13 @@ one step in 58 so has a unit on the other side of zero than in its forward pass.
 on the way back is put on the device's sides too (`parts/training`), each of them near zero: left to
 itself it would be 30 times out of bounds below such a unit.
 
+A step of more operations than float64 follows in its time is sampled: it is run once more, and the
+calls of all modules are followed in both passes, on one drawn text, from what the device gave them
+(`parts/training/sampled_checks.py`). The backward pass of the layers is made in float64 of what
+their parts made on the device, what it makes anew is held to what there was in the forward pass,
+and its buckets to those. A layer that is wrong for every text in either pass is found in every
+step, what is wrong for one text alone with the probability that it is drawn.
+
 The bounds allow twice to three times and more what was measured (`calibration/reformer.toml`).
 Most of the logits' error is at masked positions that are memorised; the gradients' bound grows
 below a loss of 0.1, as their errors do.

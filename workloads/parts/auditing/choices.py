@@ -41,7 +41,7 @@ class Choosing(Protocol):
     choice: Choice | None
 
     def chosen(self, made: Any) -> torch.Tensor | None:
-        """The index that it took along the last dimension, by what it made; None if it took none."""
+        """The index along the last dimension that it took, by what it made; None without one."""
         ...
 
 

@@ -14,7 +14,7 @@ Kind = Literal["outputs", "gradients", "weights"]
 Results = dict[tuple[Kind, str], deque[torch.Tensor]]
 """By kind and name, in their order."""
 SMALLEST = 1e-30
-TRIED = 3.0
+TRIED = 2.0
 """Times what roundings cost a result when that was tried, which a device may be off beside."""
 
 

@@ -14,9 +14,10 @@ Kind = Literal["convolutions", "products", "hashed attention"]
 MOST_OPERATIONS: dict[Kind, float] = {
     "convolutions": 2.08e12,
     "products": 6.4e12,
-    "hashed attention": 1.0e12,
+    "hashed attention": 1.92e12,
 }
 """Operations of a step, of all ranks, that a reference follows whole."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:

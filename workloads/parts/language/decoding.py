@@ -66,7 +66,7 @@ EPSILON = 1e-5
 LARGE = 1_000_000_000
 """Weights from which on the reference of a model in 16 bits is made in float32."""
 OWN_ERROR = 16.0
-"""Roundings of float32 that a layer of the reference may be off; 2.4 were measured."""
+"""Roundings of float32 that a layer of the reference may be off."""
 FEWEST_TOKENS = 8
 """That a brief step generates, beside what its prompt takes."""
 
