@@ -1,4 +1,4 @@
-"""Steps of reversible layers on drawn rows: both passes are followed, and faults of each are found."""
+"""Steps of reversible layers on drawn rows: both passes are followed, faults of each are found."""
 
 from __future__ import annotations
 
