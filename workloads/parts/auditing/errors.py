@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 
 Kind = Literal["outputs", "gradients", "weights"]
-Results = dict[tuple[Kind, str], deque[torch.Tensor]]
+Named = dict[tuple[Kind, str], deque[torch.Tensor]]
 """By kind and name, in their order."""
 SMALLEST = 1e-30
 TRIED = 2.0
@@ -37,8 +37,8 @@ class Errors:
     num_results: int = 0
     floor: float = 0.0
     switched: float = 0.0
-    rounded: Results = field(default_factory=dict)
-    recording: Results | None = None
+    rounded: Named = field(default_factory=dict)
+    recording: Named | None = None
 
     def compare(
         self,
@@ -100,4 +100,5 @@ def _relative(
 
 
 def _distance(one: torch.Tensor, other: torch.Tensor) -> float:
-    return (one - other).norm().item()
+    distance: torch.Tensor = (one - other).norm()
+    return distance.item()

@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from workloads.parts.auditing.calls import Call, Passing, is_floating
 from workloads.parts.auditing.choices import Choice, Choosing
-from workloads.parts.auditing.errors import Errors
+from workloads.parts.auditing.errors import Errors, Named
 from workloads.parts.auditing.rounded import Rounded
 from workloads.parts.distributed.tensors import whole
 
@@ -47,7 +47,8 @@ def follow_call(call: Call, errors: Errors, rounded: torch.dtype | None = None) 
     what they cost is allowed.
     """
     if rounded is not None:
-        errors.recording = results = {}
+        results: Named = {}
+        errors.recording = results
         with Rounded(rounded):
             _followed(call, errors)
         errors.recording, errors.rounded = None, results

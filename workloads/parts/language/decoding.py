@@ -317,4 +317,5 @@ class Decoding(Generation[State]):
 
 def _own_error(exact: torch.Tensor, given: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
     """Norm of a layer's error over that of what it adds to what it was given."""
-    return (made.double() - exact).norm() / (exact - given.double()).norm()
+    error: torch.Tensor = (made.double() - exact).norm() / (exact - given.double()).norm()
+    return error

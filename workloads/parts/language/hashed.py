@@ -71,7 +71,8 @@ class FixedHashes(LSHSelfAttention):
 
     def _first_of(self, num_hashes: int, device: torch.device) -> torch.Tensor:
         """Number of the first bucket of each hash (hash, 1)."""
-        return torch.arange(num_hashes, device=device)[:, None] * self.num_buckets
+        first: torch.Tensor = torch.arange(num_hashes, device=device)[:, None] * self.num_buckets
+        return first
 
     def chosen(self, made: Any) -> torch.Tensor | None:
         """The buckets (input, head, hash, position) that a call found, numbered within a hash."""
