@@ -81,7 +81,7 @@ LATER = frozenset(
     }
 )
 """Workloads whose outputs may be checked after later steps (`checks_later`); inference may too."""
-KEPT = frozenset({"reformer", "pna", "dimenet", "recursiongfn", "llama"})
+KEPT = frozenset({"pna", "dimenet", "recursiongfn", "llama"})
 """Rows whose first reference the untimed launch keeps for the others: float64 of the whole step
 (parts/training/reference.py) or of the whole pass (parts/language/generated.py)."""
 KEPT_FOR_EQUAL_BITS = frozenset({"convnext_large"})

@@ -30,7 +30,8 @@ HEAD = """# What references cost
 
 <!-- written by scripts/write_references.py -->
 
-A checked output is held to a reference that the host computes in float64. The estimate for the
+A checked output is held to a reference that the host computes in float64, and of a decoder of more
+than a thousand million weights in 16 bits, `llama`, in float32. The estimate for the
 primary rows at full size is the operations of what is computed again, over the rate at which a host
 makes references, times {cores} cores. The rates are measured, and named in
 `workloads/references.toml`:
@@ -45,8 +46,8 @@ by its others, where the row trains or decodes. One timed launch of each case ha
 that is checked too, with a reference of its own.
 
 A row should take {limit:g} s at most on {cores} cores. **Rows that take longer: {slow} of {rows}**,
-by this estimate or by measurement. They are marked *over*: of those the time of an untimed launch
-is the host's, and not the device's.
+by this estimate or by measurement. They would be marked *over*: of those the time of an untimed
+launch would be the host's, and not the device's.
 
 A training step of more operations than a host follows in that time is sampled: it is run once
 more, untimed, its loss, logits and gradients are held to the step's, and every call of a module is
@@ -56,6 +57,18 @@ channels. So a layer that is wrong for every input is found in every step, and w
 input alone with the probability that it is drawn, 1 over the batch. The loss is made in float64 of
 what the model called. Where a model has more than two billion parameters the layers are drawn too.
 Each check states its probability in the record.
+
+The layers of `reformer` are reversible: what they were given is made anew in the backward pass.
+Their calls of both passes are followed, what is made anew is held to what there was, and the
+backward pass of each layer is made in float64 of what its parts made on the device. Its attention
+is written out, in 16 bits: the gradients of queries and keys are small differences of large terms,
+and roundings made up to a third of them. So float64 tries with each result rounded to the format
+what that costs the call, and allows twice as much beside the bound. A lost gradient of queries
+shows where roundings make less than half of it; one that is off by a thousandth, in float32 alone.
+
+The float32 of `llama` follows all layers and all positions, as float64 would. What its own
+roundings do is known: one layer, which seed and step draw, is made in float64 too and compared.
+At small size the error of the logits is that by float64, but for 1/500 of its bound.
 
 A device that the step fills may lack the memory to run it once more beside what it left there. Then
 moments, gradients and logits go to the host meanwhile, and if that is not enough a quarter of the

@@ -16,6 +16,13 @@ one step in 58 so has a unit on the other side of zero than in its forward pass.
 on the way back is put on the device's sides too (`parts/training`), each of them near zero: left to
 itself it would be 30 times out of bounds below such a unit.
 
+A step of more operations than float64 follows in its time is sampled: it is run once more, and the
+calls of all modules are followed in both passes, on one drawn text, from what the device gave them
+(`parts/training/sampled_checks.py`). The backward pass of the layers is made in float64 of what
+their parts made on the device, what it makes anew is held to what there was in the forward pass,
+and its buckets to those. A layer that is wrong for every text in either pass is found in every
+step, what is wrong for one text alone with the probability that it is drawn.
+
 The bounds allow twice to three times and more what was measured (`calibration/reformer.toml`).
 Most of the logits' error is at masked positions that are memorised; the gradients' bound grows
 below a loss of 0.1, as their errors do.
@@ -34,6 +41,7 @@ from transformers import ReformerConfig, ReformerForMaskedLM
 from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
+from workloads.parts.auditing.sampling import Plan, Sampling, beyond
 from workloads.parts.datasets.text import FIRST_ORDINARY, Language, masked_text
 from workloads.parts.drawing.drawn import Drawer
 from workloads.parts.drawing.initial_weights import initialized
@@ -162,6 +170,10 @@ class Reformer(Supervised):
             return {"input_ids": tokens, "labels": labels}
 
         return batch
+
+    def sampling(self, seed: int) -> Plan:
+        sampled = Sampling(seed=seed, batch=self.count, tries_roundings=True)
+        return beyond("hashed attention", lambda: self.work().flops, sampled)
 
     def error_bounds(self) -> ErrorBounds:
         return ErrorBounds(

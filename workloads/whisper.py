@@ -6,7 +6,7 @@ are drawn on the device before the first step (`parts/datasets/melodies.py`). Th
 is constant, as it is in Whisper. Dropout is off, so that float64 can follow. The checks of
 `parts/training` recompute the step: a convolution or a product in a lower precision, labels
 of other clips, a part of the batch left out and a weight that the optimiser missed would each
-be seen.
+be seen. A step of more operations than a host follows in 20 s is sampled, as at full size.
 
 The bounds allow three times what was measured. Means over time leave gradients that are small
 beside what they are summed from.
@@ -24,6 +24,7 @@ from transformers import WhisperConfig, WhisperForAudioClassification
 from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
+from workloads.parts.auditing.sampling import Plan, Sampling, beyond
 from workloads.parts.datasets.melodies import drawn_songs, drawn_spectrograms
 from workloads.parts.drawing.drawn import Drawer
 from workloads.parts.drawing.initial_weights import initialized
@@ -93,6 +94,9 @@ class Whisper(Supervised):
 
         flops = count_flops(loss)
         return Work(units=self.count, unit="clips", flops=flops, precision=self.dtype)
+
+    def sampling(self, seed: int) -> Plan:
+        return beyond("products", lambda: self.work().flops, Sampling(seed=seed, batch=self.count))
 
     def model(self) -> WhisperForAudioClassification:
         config = WhisperConfig(

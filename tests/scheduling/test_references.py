@@ -50,9 +50,8 @@ def test_estimates_follow_from_shares_rates_and_cores() -> None:
     assert known.seconds("bert", {}, None, 16) is None
 
 
-def test_rows_beyond_the_limit_are_those_that_were_measured_to_be() -> None:
-    slow = {row.case for row in write_references.rows() if row.is_slow}
-    assert slow == {"llama", "reformer", "convnext_large-tf32-fp16"}
+def test_no_primary_row_is_beyond_the_limit() -> None:
+    assert not [row.case for row in write_references.rows() if row.is_slow]
 
 
 def test_an_estimate_is_no_less_than_what_was_measured_of_as_many_operations() -> None:
@@ -62,9 +61,9 @@ def test_an_estimate_is_no_less_than_what_was_measured_of_as_many_operations() -
             made = known.seconds(one.workload, {}, one.measured_flops, known.cores)
             assert made is not None
             assert made >= one.measured_seconds
-    half, all_of_it, more = (known.seconds("reformer", {}, n * 5.656e12, 16) for n in (0.5, 1, 1.5))
-    assert (half, all_of_it, more) == (pytest.approx(18.6), 37.2, 37.2)
-    assert known.seconds("reformer", {}, 5.656e12, 8) == pytest.approx(74.4)
+    few, half, more = (known.seconds("llama", {}, n * 5.066e12, 16) for n in (0.25, 0.5, 1.1))
+    assert (few, half, more) == (pytest.approx(3.175), pytest.approx(6.35), 12.7)
+    assert known.seconds("llama", {}, 5.066e12, 8) == pytest.approx(25.4)
     assert known.beside_seconds("vjepa", 1.539e14 / 2) == known.beside_seconds("vjepa", 1.539e14)
     assert known.beside_seconds("vjepa", 1.539e14 / 8) == pytest.approx(21.5 / 8)
     assert known.beside_seconds("gemm", 1e12) == 0.0

@@ -4,6 +4,9 @@ Of each call its inputs and outputs are copied to the host, and the gradients th
 sends and receives: each tensor goes in and comes out by a node of its own, so that what others do
 with it is not counted. Of a layer with weights some channels are copied for all rows as well, as
 the gradient of a weight is a sum over all rows.
+
+A reversible network keeps nothing: it calls its layers without gradients, and parts of them again
+in the backward pass, with what it was given made anew. Both are noted (`Watch.go_back`).
 """
 
 from __future__ import annotations
@@ -57,7 +60,10 @@ class Passing:
 
 @dataclass(kw_only=True)
 class Call:
-    """One call of a module, with those that it made; `is_whole`: all rows were copied."""
+    """One call of a module, with those that it made; `is_whole`: all rows were copied.
+
+    `first`: of a call that the backward pass made again, the one in the forward pass.
+    """
 
     path: str
     module: torch.nn.Module
@@ -66,6 +72,7 @@ class Call:
     is_whole: bool = False
     channels: Channels | None = None
     children: list[Call] = field(default_factory=list)
+    first: Call | None = None
 
     def narrow(self, rows: Rows) -> Call:
         """The same call with the drawn rows alone, of itself and of what it called."""
@@ -97,8 +104,8 @@ class Watch(ExitStack):
 
     `whole` are paths whose own rows, and those of the modules that they call, are copied whole;
     "" stands for the model. `only`: paths of those that are noted, with all that lies in them; None
-    for all. Close with `is_open = False` before the backward pass, in which
-    modules may be called again to make what was not kept.
+    for all. Say by `go_back` that the backward pass begins, in which modules may be called again to
+    make what was not kept.
     """
 
     model: torch.nn.Module
@@ -108,6 +115,7 @@ class Watch(ExitStack):
     only: tuple[str, ...] | None = None
     is_open: bool = True
     calls: list[Call] = field(default_factory=list)
+    _again: list[Call] | None = None
     _running: list[Call] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -124,6 +132,26 @@ class Watch(ExitStack):
             self.callback(end.remove)
         return self
 
+    def go_back(self, *, recomputes: bool = False) -> None:
+        """The backward pass begins; calls in it are noted where it recomputes what is followed."""
+        self.is_open, self._again = recomputes, []
+
+    def join(self) -> None:
+        """Put the calls that the backward pass made among those of whoever made them.
+
+        That is the innermost module around it that was called with gradients: the layers inside of
+        it were called without.
+        """
+        every = [one for call in self.calls for one in call.all_calls()]
+        for call in self._again or ():
+            around = [one for one in every if call.path.startswith(f"{one.path}.")]
+            through = [one for one in around if one.given.gradients]
+            if not through:
+                raise RuntimeError(f"{call.path} is called again, and no gradient went to it")
+            call.first = next((one for one in every if one.path == call.path), None)
+            max(through, key=lambda one: len(one.path)).children.append(call)
+        self._again = None
+
     def _is_noted(self, path: str) -> bool:
         return self.only is None or any(f"{path}.".startswith(f"{one}.") for one in self.only)
 
@@ -131,14 +159,16 @@ class Watch(ExitStack):
         if not self.is_open:
             return None
         parent = self._running[-1] if self._running else None
-        above = "" if parent is None else parent.path
+        is_outermost = self._again is None  # of the model's own calls, and not made again
+        above = parent.path if parent is not None else "" if is_outermost else None
         is_whole = path in self.whole or above in self.whole
         leaves, _ = tree_flatten((arguments, keywords))
         channels = self.draws.of(module, path, next((x for x in leaves if _is_tensor(x)), None))
         read = None if channels is None else channels.of_given
         passing, seen = _passing((arguments, keywords), self.rows, read, is_whole=is_whole)
         call = Call(path=path, module=module, given=passing, is_whole=is_whole, channels=channels)
-        (self.calls if parent is None else parent.children).append(call)
+        outermost = self.calls if self._again is None else self._again
+        (outermost if parent is None else parent.children).append(call)
         self._running.append(call)
         return seen
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
+import torch
+
 from workloads.parts.auditing import layers, replay
 from workloads.parts.auditing.calls import Call
 from workloads.parts.auditing.errors import Errors
@@ -13,13 +15,19 @@ from workloads.parts.auditing.weights import Sums
 from workloads.parts.distributed import tensors
 from workloads.parts.numerics.threads import each_on_a_thread
 
+ANEW = 3.0
+"""Times its own norm that is added to that of what a backward pass made anew.
+
+It may be so much further off than an output: the roundings of all layers behind it add up."""
+
 
 @dataclass(kw_only=True)
 class Following:
     """Errors of the calls, what weights' gradients they add up to, and statistics of batches.
 
     `whole`: paths whose calls are followed on all rows. `is_replayed`: whether the own part of the
-    module with this path is followed.
+    module with this path is followed. `rounded`: the format in which
+    roundings are tried, if they are.
     """
 
     rows: Rows
@@ -27,6 +35,7 @@ class Following:
     errors: Errors
     sums: Sums
     is_replayed: Callable[[str], bool] = lambda _: True
+    rounded: torch.dtype | None = None
     statistics: layers.Statistics = field(default_factory=dict)
 
     def follow(self, calls: Iterable[Call]) -> None:
@@ -58,6 +67,10 @@ class Following:
             self.sums.add(weight, lambda tensor: tensor, exact, spread)
 
     def _follow(self, call: Call) -> None:
+        if call.first is not None:  # what is made anew is what there was, but for roundings
+            name, before = f"what {call.path} is given anew", call.first.given.first()
+            beside = ANEW * before.double()
+            self.errors.compare("outputs", name, call.given.first(), before, beside)
         if call.channels is not None:
             layers.follow_layer(call, self.rows, self.errors, self.sums, self.statistics)
         if layers.is_followed_alone(call):
@@ -65,7 +78,8 @@ class Following:
         is_whole = call.path in self.whole
         if not is_whole and not self.is_replayed(call.path):
             return
-        own = replay.follow_call(call if is_whole else call.narrow(self.rows), self.errors)
+        narrowed = call if is_whole else call.narrow(self.rows)
+        own = replay.follow_call(narrowed, self.errors, self.rounded)
         if is_whole and call.channels is None:
             self.add_own(call, own)
 

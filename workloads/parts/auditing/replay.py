@@ -18,7 +18,9 @@ from torch import nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from workloads.parts.auditing.calls import Call, Passing, is_floating
-from workloads.parts.auditing.errors import Errors
+from workloads.parts.auditing.choices import Choice, Choosing
+from workloads.parts.auditing.errors import Errors, Named
+from workloads.parts.auditing.rounded import Rounded
 from workloads.parts.distributed.tensors import whole
 
 _HOOKS = (
@@ -38,12 +40,26 @@ Those of queries and keys are what is left of terms that all but cancel."""
 Results = Callable[[Any], Iterable[Any]]
 
 
-def follow_call(call: Call, errors: Errors) -> Twins:
+def follow_call(call: Call, errors: Errors, rounded: torch.dtype | None = None) -> Twins:
     """Add the errors of one call; the gradients of its own weights, by their names in the module.
 
-    Those are of the rows that were copied.
+    Those are of the rows that were copied. `rounded`: the format in which roundings are tried, and
+    what they cost is allowed.
     """
+    if rounded is not None:
+        results: Named = {}
+        errors.recording = results
+        with Rounded(rounded):
+            _followed(call, errors)
+        errors.recording, errors.rounded = None, results
+    own = _followed(call, errors)
+    errors.rounded = {}
+    return own
+
+
+def _followed(call: Call, errors: Errors) -> Twins:
     twin, own, queues = _twin_of(call, errors)
+    _choose(call, twin, errors)
     arguments, keywords = tree_unflatten(_doubled(call.given), call.given.spec)
     entered, _ = tree_flatten((arguments, keywords))
     made, _ = tree_flatten(twin.forward(*arguments, **keywords))
@@ -58,6 +74,15 @@ def follow_call(call: Call, errors: Errors) -> Twins:
         errors.compare("gradients", call.path, gradient, _gradient_of(entered[place]), errors.floor)
     _require_all_called(queues, errors)
     return _gradients(own)
+
+
+def _choose(call: Call, twin: nn.Module, errors: Errors) -> None:
+    """Have the twin choose as the module did on the device."""
+    if not isinstance(call.module, Choosing):
+        return
+    output = call.output()
+    index = call.module.chosen(tree_unflatten(output.values, output.spec))
+    twin.__dict__["choice"] = None if index is None else Choice(index=index, errors=errors)
 
 
 def follow_model(
@@ -107,13 +132,22 @@ def _doubled(passing: Passing) -> list[Any]:
 def _paired(
     made: list[Any], actual: list[Any], path: str, errors: Errors
 ) -> Iterable[tuple[int, torch.Tensor]]:
-    """Places and values of tensors of floats; a failure where there are not as many."""
+    """Places and values of tensors of floats; a failure where there are not as many.
+
+    Or where a tensor of integers is another one: numbers of tokens and buckets are not rounded.
+    """
     if len(made) != len(actual):
         errors.fail("outputs", path)
         return
     for place, (exact, other) in enumerate(zip(made, actual, strict=True)):
         if is_floating(other):
             yield place, exact
+        elif isinstance(other, torch.Tensor) and not _is_same(exact, other):
+            errors.fail("outputs", path)
+
+
+def _is_same(exact: Any, other: torch.Tensor) -> bool:
+    return isinstance(exact, torch.Tensor) and torch.equal(exact, other)
 
 
 def _go_back(made: list[Any], output: Passing, path: str, errors: Errors) -> None:

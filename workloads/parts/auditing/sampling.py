@@ -11,8 +11,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-Kind = Literal["convolutions", "products"]
-MOST_OPERATIONS: dict[Kind, float] = {"convolutions": 2.08e12, "products": 6.4e12}
+Kind = Literal["convolutions", "products", "hashed attention"]
+MOST_OPERATIONS: dict[Kind, float] = {
+    "convolutions": 2.08e12,
+    "products": 6.4e12,
+    "hashed attention": 1.92e12,
+}
 """Operations of a step, of all ranks, that a reference follows whole."""
 
 
@@ -23,7 +27,7 @@ class Sampling:
     `counted`: sizes of first dimensions that count rows of their own and not the batch.
     `replayed`: the share of modules, drawn by seed and step, whose own part is followed, of which
     attention is the longest; layers always are. The others are roundings of the dtype that a
-    healthy call may be off.
+    healthy call may be off; where `tries_roundings`, beside what they cost that call.
     """
 
     seed: int
@@ -34,6 +38,7 @@ class Sampling:
     outputs: float = 4.0
     gradients: float = 12.0
     weights: float = 16.0
+    tries_roundings: bool = False
 
 
 Plan = Callable[[float | None], Sampling | None]

@@ -64,9 +64,12 @@ def is_drawn(seed: int, name: str, share: float) -> bool:
 
 def draw_name(seed: int, names: list[str]) -> str | None:
     """Draw one of the names; None if there is none."""
-    if not names:
-        return None
-    return names[int(torch.randint(len(names), (1,), generator=_generator(seed, "name")))]
+    return names[draw_number(seed, "name", len(names))] if names else None
+
+
+def draw_number(seed: int, name: str, below: int) -> int:
+    """Draw a number from zero on; `name` says of what."""
+    return int(torch.randint(below, (1,), generator=_generator(seed, name)))
 
 
 def _generator(seed: int, name: str) -> torch.Generator:

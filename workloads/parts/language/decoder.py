@@ -1,8 +1,8 @@
-"""A Llama decoder written out in float64: the reference of cached decoding.
+"""A Llama decoder written out: the reference of cached decoding.
 
 It shares no code with the library that runs on the device and keeps no cache: the whole
 sequence goes through every layer at once. Weights come by name, a layer at a time, so that the
-full size needs the memory of one layer.
+full size needs the memory of one layer. All is computed in the format in which they come.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import torch
 from torch.nn import functional
 
 Weight = Callable[..., torch.Tensor]
-"""Gives the weight of a name and a shape, in float64 on the host."""
+"""Gives the weight of a name and a shape, on the host, in the format of the reference."""
+Watch = Callable[[str, torch.Tensor, torch.Tensor], None]
+"""Is told the name of each layer, what it was given and what it made."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,14 +57,24 @@ class Shape:
         return self.shared_heads or self.heads
 
 
-def decode(shape: Shape, weight: Weight, tokens: torch.Tensor, first: int) -> torch.Tensor:
+def decode(
+    shape: Shape, weight: Weight, tokens: torch.Tensor, first: int, watch: Watch | None = None
+) -> torch.Tensor:
     """Logits (sequence, position, vocabulary) of the positions from `first` on."""
     wide = shape.hidden
     values = weight("model.embed_tokens.weight", shape.vocabulary, wide)[tokens]
     for number in range(shape.layers):
-        values = layer(shape, weight, values, f"model.layers.{number}")
+        given, name = values, layer_name(number)
+        values = layer(shape, weight, given, name)
+        if watch is not None:
+            watch(name, given, values)
     last = _normed(values[:, first:], weight("model.norm.weight", wide), shape.epsilon)
     return last @ weight("lm_head.weight", shape.vocabulary, wide).T
+
+
+def layer_name(number: int) -> str:
+    """What the names of a layer's weights begin with."""
+    return f"model.layers.{number}"
 
 
 def layer(shape: Shape, weight: Weight, values: torch.Tensor, name: str) -> torch.Tensor:
@@ -124,5 +136,6 @@ def _slowed(frequencies: torch.Tensor, stretch: Stretch) -> torch.Tensor:
 def _rotate(values: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:
     """Turn the pairs that Llama's checkpoints keep half a head apart."""
     real, imaginary = values.chunk(2, dim=-1)
-    turned = torch.complex(real.contiguous(), imaginary.contiguous()) * turns
+    pairs = torch.complex(real.contiguous(), imaginary.contiguous())
+    turned = pairs * turns.to(pairs.dtype)
     return torch.cat((turned.real, turned.imag), dim=-1)

@@ -7,6 +7,11 @@ misplaced cache entry, a wrong rotation or mask and a product in a lower precisi
 seen. Tokens must be the largest of the device's logits, and no worse in float64 than the logits'
 bound leaves open.
 
+A model of `LARGE` weights that computes in 16 bits is followed in float32 and not in float64, all
+layers and all positions of it: that takes half of the time, and its roundings are a thousandth of
+the device's or less. What they add up to in a layer is known: one layer, which seed and step draw,
+is made in float64 as well, from what it was given in float32, and the two are compared.
+
 Every sequence has its full length: the tokens that end a sequence are barred, as serving does
 below a least number of tokens, and one that appears all the same is counted. So is every missing
 and every surplus token, and all that is generated is the units that the rate counts.
@@ -37,9 +42,10 @@ from appliance.records.suite import Scenario
 from appliance.records.workload import Bound, Work
 from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
+from workloads.parts.auditing.selection import draw_number
 from workloads.parts.drawing.drawn import Drawer, Draws, HostDraws, Wanted
 from workloads.parts.drawing.weights import fill, weight
-from workloads.parts.language.decoder import Shape, Stretch, decode
+from workloads.parts.language.decoder import Shape, Stretch, decode, layer, layer_name
 from workloads.parts.language.generated import (
     Generated,
     Tensors,
@@ -50,13 +56,17 @@ from workloads.parts.language.generated import (
 )
 from workloads.parts.language.generation import Asked, Before, Generation
 from workloads.parts.numerics.parameters import require_even_heads, require_positive
-from workloads.parts.numerics.precision import compare_logits, dtype_named
+from workloads.parts.numerics.precision import compare_logits, dtype_named, rounding
 from workloads.parts.numerics.size import count_parameters
 from workloads.parts.numerics.threads import on_few_threads
 
 LOGITS = 80.0
 EPSILON = 1e-5
 """Of every normalisation."""
+LARGE = 1_000_000_000
+"""Weights from which on the reference of a model in 16 bits is made in float32."""
+OWN_ERROR = 16.0
+"""Roundings of float32 that a layer of the reference may be off."""
 FEWEST_TOKENS = 8
 """That a brief step generates, beside what its prompt takes."""
 
@@ -133,9 +143,7 @@ class Decoding(Generation[State]):
     def work(self) -> Work:
         """Every pass reads all weights and the cache; the prompt is one pass for its tokens."""
         positions = self.prompt + self.new_tokens - 1
-        narrow = self.key_heads * (self.hidden // self.heads)
-        width = 2 * self.hidden + 2 * narrow + 3 * self.intermediate
-        projections = self.layers * self.hidden * width
+        narrow, projections = self._narrow, self._projections
         head = self.hidden * self.vocabulary
         attended = positions * (positions + 1) // 2
         flops = 2 * (projections * positions + head * self.new_tokens)
@@ -150,6 +158,24 @@ class Decoding(Generation[State]):
             bytes=moved * dtype_named(self.dtype).itemsize,
             precision=self.dtype,
         )
+
+    @property
+    def _narrow(self) -> int:
+        """Width of the keys of all heads."""
+        return self.key_heads * (self.hidden // self.heads)
+
+    @property
+    def _projections(self) -> int:
+        """Weights of all layers' matrices."""
+        width = 2 * self.hidden + 2 * self._narrow + 3 * self.intermediate
+        return self.layers * self.hidden * width
+
+    @property
+    def reference_dtype(self) -> torch.dtype:
+        """The format in which the reference is made."""
+        is_long = self._projections + self.hidden * self.vocabulary >= LARGE
+        is_short = dtype_named(self.dtype) is not torch.float32
+        return torch.float32 if is_long and is_short else torch.float64
 
     def num_parameters(self) -> int:
         return count_parameters(lambda: LlamaForCausalLM(self._config()))
@@ -227,15 +253,63 @@ class Decoding(Generation[State]):
 
     def _compare(self, before: Before, state: State, output: Generated) -> Iterator[Check]:
         tokens = known(output.tokens, self.vocabulary)
-        make = partial(self._decode, before.request, tokens, state.seed)
-        reference = self.reference(before, state, tokens, make)["logits"]
-        dtype = dtype_named(self.dtype)
-        yield from compare_logits(output.logits, reference, unit_roundoffs=LOGITS, dtype=dtype)
-        yield from compare_choices(tokens, reference, self.ends, unit_roundoffs=LOGITS, dtype=dtype)
+        make = partial(self._decode, before, tokens, state.seed)
+        made = self.reference(before, state, tokens, make)
+        reference, dtype = made["logits"], dtype_named(self.dtype)
+        against = str(self.reference_dtype).removeprefix("torch.")
+        if "own_error" in made:
+            yield self._check_own(made["own_error"].item(), self._drawn(before, state.seed))
+        yield from compare_logits(
+            output.logits, reference, unit_roundoffs=LOGITS, dtype=dtype, against=against
+        )
+        yield from compare_choices(
+            tokens, reference, self.ends, unit_roundoffs=LOGITS, dtype=dtype, against=against
+        )
 
-    def _decode(self, prompt: torch.Tensor, tokens: torch.Tensor, seed: int) -> Tensors:
-        """Float64 logits of the generated positions, given the tokens before each."""
-        shape = Shape(
+    def _check_own(self, error: float, layer: int) -> Check:
+        """How far the reference's drawn layer in float32 is off, over its norm."""
+        bound = OWN_ERROR * rounding(torch.float32)
+        return Check(
+            name="a layer of the reference against float64",
+            error=error,
+            bound=bound,
+            detects=bound,
+            detects_what=f"error of layer {layer} of {self.layers} over the norm of what it adds: "
+            "the reference is made in float32, and a layer that seed and step draw in float64 too",
+        )
+
+    def _drawn(self, before: Before, seed: int) -> int:
+        """The layer that is made in float64 too."""
+        return draw_number(seed + before.number, "layer", self.layers)
+
+    def _decode(self, before: Before, tokens: torch.Tensor, seed: int) -> Tensors:
+        """Logits of the generated positions, given the tokens before each.
+
+        And `own_error` of the drawn layer, where they are not made in float64.
+        """
+        shape = self._shape()
+        sequence = torch.cat((before.request, tokens[:, :-1]), dim=1)
+        drawn = partial(self._weight, HostDraws(seed=seed), self.reference_dtype)
+        if self.reference_dtype is torch.float64:
+            return {"logits": decode(shape, drawn, sequence, first=self.prompt - 1)}
+        errors = []
+
+        def compare(name: str, given: torch.Tensor, made: torch.Tensor) -> None:
+            if name == layer_name(self._drawn(before, seed)):
+                exact = partial(self._weight, HostDraws(seed=seed), torch.float64)
+                errors.append(_own_error(layer(shape, exact, given.double(), name), given, made))
+
+        logits = decode(shape, drawn, sequence, first=self.prompt - 1, watch=compare)
+        return {"logits": logits, "own_error": errors[0]}
+
+    def _weight(
+        self, drawer: HostDraws, reference: torch.dtype, name: str, *sizes: int
+    ) -> torch.Tensor:
+        """A weight as the device has it, in the format of the reference."""
+        return weight(drawer, name, sizes, dtype_named(self.dtype)).to(reference)
+
+    def _shape(self) -> Shape:
+        return Shape(
             vocabulary=self.vocabulary,
             hidden=self.hidden,
             intermediate=self.intermediate,
@@ -247,10 +321,8 @@ class Decoding(Generation[State]):
             stretch=self.stretch,
         )
 
-        sequence = torch.cat((prompt, tokens[:, :-1]), dim=1)
-        drawer, dtype = HostDraws(seed=seed), dtype_named(self.dtype)
 
-        def drawn(name: str, *sizes: int) -> torch.Tensor:
-            return weight(drawer, name, sizes, dtype).double()
-
-        return {"logits": decode(shape, drawn, sequence, first=self.prompt - 1)}
+def _own_error(exact: torch.Tensor, given: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
+    """Norm of a layer's error over that of what it adds to what it was given."""
+    error: torch.Tensor = (made.double() - exact).norm() / (exact - given.double()).norm()
+    return error

@@ -98,13 +98,17 @@ def compare_choices(
     *,
     unit_roundoffs: float,
     dtype: torch.dtype,
+    against: str = "float64",
 ) -> Iterator[Check]:
-    """Hold tokens of the vocabulary against the float64 logits (..., vocabulary) of each."""
+    """Hold tokens of the vocabulary against the logits (..., vocabulary) of each by a reference.
+
+    That is in float64, or in the format that `against` names.
+    """
     reference = on_host(reference)
     best = (reference + bar(reference.shape[-1], ends)).amax(2, keepdim=True)
     lost = best - reference.gather(2, tokens[..., None])
     is_worse = lost > 2 * unit_roundoffs * rounding(dtype) * reference.square().mean().sqrt()
-    yield _count("tokens that float64 would not choose", is_worse, "numeric")
+    yield _count(f"tokens that {against} would not choose", is_worse, "numeric")
 
 
 def _count(name: str, is_wrong: torch.Tensor, kind: CheckKind = "exact") -> Check:

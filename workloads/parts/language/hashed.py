@@ -24,6 +24,7 @@ from transformers.models.reformer.modeling_reformer import (
     ReformerLayer,
 )
 
+from workloads.parts.auditing.choices import Choice
 from workloads.parts.numerics.initial import scaled
 
 
@@ -56,16 +57,29 @@ class FixedHashes(LSHSelfAttention):
     """Hashed attention whose planes (head, element, hash, half of the buckets) do not change."""
 
     planes: torch.Tensor
+    choice: Choice | None = None
 
     def _hash_vectors(
         self, vectors: torch.Tensor, num_hashes: int, *_: object, **__: object
     ) -> torch.Tensor:
         """Buckets of vectors (input, head, position, element), hash after hash."""
         turned = torch.einsum("bmtd,mdhr->bmhtr", vectors.detach(), self.planes.to(vectors.dtype))
-        buckets = torch.argmax(torch.cat([turned, -turned], dim=-1), dim=-1)
-        first = torch.arange(num_hashes, device=vectors.device) * self.num_buckets
-        numbered: torch.Tensor = buckets + first[:, None]
+        sides = torch.cat([turned, -turned], dim=-1)
+        buckets = torch.argmax(sides, dim=-1) if self.choice is None else self.choice.of(sides)
+        numbered: torch.Tensor = buckets + self._first_of(num_hashes, vectors.device)
         return numbered.flatten(start_dim=2)
+
+    def _first_of(self, num_hashes: int, device: torch.device) -> torch.Tensor:
+        """Number of the first bucket of each hash (hash, 1)."""
+        first: torch.Tensor = torch.arange(num_hashes, device=device)[:, None] * self.num_buckets
+        return first
+
+    def chosen(self, made: Any) -> torch.Tensor | None:
+        """The buckets (input, head, hash, position) that a call found, numbered within a hash."""
+        if made.buckets is None:
+            return None
+        buckets: torch.Tensor = made.buckets
+        return buckets - self._first_of(buckets.shape[2], buckets.device)
 
 
 class Repeatable(ReformerLayer):

@@ -55,8 +55,11 @@ def compare_logits(
     dtype: torch.dtype,
     others: torch.Tensor | None = None,
     scale: float = 1.0,
+    against: str = "float64",
 ) -> Iterator[Check]:
-    """Compare logits, last dimension the classes, with their float64 reference.
+    """Compare logits, last dimension the classes, with their reference, which is in float64.
+
+    Or in the format that `against` names, if its roundings are none beside those of `dtype`.
 
     `unit_roundoffs` is how many roundings the worst logit may be off, in units of the logits' root
     mean square. A factor common to all logits stands out of the noise that their number averages
@@ -69,7 +72,7 @@ def compare_logits(
     size = exact.square().mean().sqrt()
     bound = unit_roundoffs * rounding(dtype)
     yield Check(
-        name="logits against float64",
+        name=f"logits against {against}",
         error=((measured - exact).abs().max() / size).item(),
         bound=bound,
         detects=bound,

@@ -134,7 +134,7 @@ def _watched(
     whole = frozenset(plan.ends)
     with Watch(model=state.model, rows=rows, draws=draws, whole=whole, only=only) as watch:
         loss, logits = forward(state, runner, part, state.dtype)
-        watch.is_open = False
+        watch.go_back()
         torch.autograd.backward(loss)
     inside = tuple(f"{name}." for name in only)
     return audit.Watched(

@@ -32,6 +32,7 @@ from workloads.contract.target import Artifacts
 from workloads.parts.auditing import layers, replay, room
 from workloads.parts.auditing.calls import Call, Passing, Watch
 from workloads.parts.auditing.channels import Draws, first_names, is_batch_norm
+from workloads.parts.auditing.choices import chooses
 from workloads.parts.auditing.errors import Errors, Kind
 from workloads.parts.auditing.fingerprint import fingerprint
 from workloads.parts.auditing.following import Following
@@ -103,6 +104,9 @@ def check_sampled(
     yield from _check_again(state, output, seen)
     yield from _check_forward(state, output, seen)
     yield from check_followed(state, plan, rows, seen)
+    if chooses(state.model):
+        bound = state.error_bounds.branch_points * rounding(state.dtype)
+        yield comparisons.check_branch_points(seen.errors.switched, bound)
     if state.error_bounds.statistics is not None:
         yield from _check_statistics(before, state, output, seen.statistics)
 
@@ -126,8 +130,9 @@ def run_again(
     draws = Draws(seed=seed, names=first_names(state.model), is_alone=state.peers is None)
     with Watch(model=state.model, rows=rows, draws=draws, whole=whole_paths) as watch:
         loss, logits = forward(state, runner, batch, state.dtype)
-        watch.is_open = False
+        watch.go_back(recomputes=state.error_bounds.recomputes)
         torch.autograd.backward(loss * scale)
+    watch.join()
     gradients = {name: gradient(weight).detach() for name, weight in state.trained.items()}
     root = _root(state.model, before.batch, watch.calls)
     average: Callable[[torch.Tensor], torch.Tensor] = lambda own: own  # noqa: E731
@@ -142,6 +147,7 @@ def run_again(
             errors=errors,
             sums=sums,
             is_replayed=lambda path: is_drawn(seed, path, plan.replayed),
+            rounded=state.dtype if plan.tries_roundings else None,
         )
         following.follow(watch.calls)
         exact, own = replay.follow_model(root, dict(before.batch), state.result, errors, scale)
@@ -193,6 +199,7 @@ def _once(
                 "where": errors.where,
                 "followed": sorted(errors.followed),
                 "num_results": errors.num_results,
+                "switched": errors.switched,
                 "results": made[0].results,
                 "statistics": made[0].statistics,
             },
@@ -211,15 +218,20 @@ def _once(
         where=kept["where"],
         followed=set(kept["followed"]),
         num_results=kept["num_results"],
+        switched=kept["switched"],
     )
     return Exact(errors=errors, results=kept["results"], statistics=kept["statistics"])
 
 
 def _with_own_weights(model: torch.nn.Module) -> list[str]:
-    """Paths of modules with weights that no channels are known of."""
+    """Paths of modules with weights that no channels are known of.
+
+    Of a list of weights, which is never called, the module that has it.
+    """
     draws = Draws(seed=0, names={})
+    lists = (torch.nn.ParameterList, torch.nn.ParameterDict)
     return [
-        path
+        path.rpartition(".")[0] if isinstance(module, lists) else path
         for path, module in model.named_modules()
         if path
         and any(one.requires_grad for one in module.parameters(recurse=False))

@@ -1,0 +1,42 @@
+"""What roundings cost a call: the same call in float64, with each result rounded to a format.
+
+Of some results a few roundings are most: the gradients of queries and keys in an attention that is
+written out, say, are the small difference of large terms, each of which is stored in 16 bits. How
+much that is, depends on what the call was given, and no constant bounds it: so it is tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class Rounded(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While it is entered, what each operator makes has the format's precision, and stays float64.
+
+    In the backward pass too. What shows another tensor's memory is left as it is.
+    """
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.dtype = dtype
+
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        del types
+        made = func(*args, **(kwargs or {}))
+        is_new = isinstance(made, torch.Tensor) and _makes_new(func)
+        return made.to(self.dtype).double() if is_new and made.dtype is torch.float64 else made
+
+
+def _makes_new(func: Any) -> bool:
+    """Whether what an operator makes is no other tensor's memory."""
+    return all(one.alias_info is None for one in func._schema.returns)  # noqa: SLF001 - no other way
