@@ -43,7 +43,7 @@ MARGIN = 3
 """A bound that was seen to vary may exceed the widest recorded by so many times its spread."""
 CLEAR, TINY = 1e-3, 1e-3
 _OF_MANY = re.compile(
-    r"(rows|logits|gradients|values) against float64|given the gradients$|random projection$"
+    r"(rows|logits|gradients|values) against float(?:32|64)|given the gradients$|random projection$"
     r"|(root mean square|relative) error$"
 )
 _NUMBERED = re.compile(r"\b(rank|shape) \d+(?: x \d+)*")
