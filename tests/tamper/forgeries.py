@@ -627,11 +627,13 @@ def a_machine_of_the_year_9999(forgery: Forgery) -> None:
 
 @refused("conduct", "contradiction", "to the nanosecond", attack=12)
 def copies_whose_two_clocks_are_one(forgery: Forgery) -> None:
-    slow_launches_as_copies_of_fast_ones(forgery)
-    first, *others = forgery.events("block")
-    for block in others:
+    copies, blocks = copied(forgery), forgery.events("block")
+    for block in blocks:
         block["block_raw_ns"] = block["block_wall_ns"]
-    first["block_raw_ns"] = str(int(first["block_wall_ns"]) + 17)
+    # Another one tells the clocks apart: if it were one of two copies, these would differ.
+    others = [one for one in blocks if all(one is not copy for copy in copies)]
+    apart = (others or blocks)[0]
+    apart["block_raw_ns"] = str(int(apart["block_wall_ns"]) + 17)
 
 
 @refused("conduct", "contradiction", "in another order", attack=12, of_steps=True)
@@ -657,12 +659,18 @@ def a_run_id_of_another_year(forgery: Forgery) -> None:
 
 @refused("conduct", "contradiction", "to the nanosecond", attack=12)
 def slow_launches_as_copies_of_fast_ones(forgery: Forgery) -> None:
+    copied(forgery)
+
+
+def copied(forgery: Forgery) -> list[Data]:
+    """Blocks of the commonest length, which have the times of the fastest of them now."""
     blocks = forgery.events("block")
     ((length, _),) = Counter(len(one["wall_ns"]) for one in blocks).most_common(1)
     alike = [one for one in blocks if len(one["wall_ns"]) == length]
     fastest = min(alike, key=lambda one: int(one["block_wall_ns"]))
     for block in alike:
         block |= {name: value for name, value in fastest.items() if name.endswith("_ns")}
+    return alike
 
 
 @passes(attack=12)
