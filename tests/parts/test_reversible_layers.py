@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import math
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -14,6 +16,8 @@ import torch
 from appliance.records.journal import Check
 from workloads.contract.target import Artifacts, Target
 from workloads.parts.auditing import sampling
+from workloads.parts.auditing.errors import Errors
+from workloads.parts.auditing.rounded import Rounded
 from workloads.parts.auditing.selection import draw_rows
 from workloads.parts.language.hashed import FixedHashes, Repeatable
 from workloads.parts.training.sampled_checks import AGAIN, GRADIENTS, OUTPUTS, WEIGHTS
@@ -243,3 +247,19 @@ def test_fault_of_one_text_is_found_when_it_is_drawn_and_not_else(tmp_path: Path
         assert (OUTPUTS in outside(result)) == (2 in drawn)
         found.append(2 in drawn)
     assert set(found) == {True, False}
+
+
+@pytest.mark.parametrize("beyond", [math.inf, math.nan])
+def test_what_was_tried_in_vain_allows_nothing(beyond: float) -> None:
+    errors = Errors(average=lambda own: own)
+    exact = torch.tensor([1.0, 1.0], dtype=torch.float64)
+    tried = torch.tensor([beyond, 1.0], dtype=torch.float64)
+    errors.rounded = {("gradients", "query"): deque([tried])}
+    errors.compare("gradients", "query", torch.tensor([5.0, 7.0]), exact)
+    assert errors.largest["gradients"] == pytest.approx(math.hypot(4.0, 6.0) / math.sqrt(2.0))
+
+
+def test_a_trial_keeps_what_its_format_cannot_hold() -> None:
+    with Rounded(torch.float16):
+        squares = torch.tensor([1000.0, 1.0 + 2.0**-20], dtype=torch.float64).square()
+    assert squares.tolist() == [1e6, 1.0]

@@ -50,8 +50,8 @@ class Errors:
     ) -> None:
         """Note the norm of the difference over that of the exact tensor and of `size`.
 
-        What was tried of roundings is taken off the difference, `TRIED` times. Infinite where one
-        is missing, has another shape, or a number is not finite.
+        What was tried of roundings is taken off the difference, `TRIED` times, where it is finite.
+        Infinite where one is missing, has another shape, or a number is not finite.
         """
         if self.recording is not None:
             if exact is not None:
@@ -63,6 +63,7 @@ class Errors:
         if actual is not None and exact is not None and actual.shape == exact.shape:
             exact = exact.detach().double()
             allowed = TRIED * _distance(tried.popleft(), exact) if tried else 0.0
+            allowed = allowed if math.isfinite(allowed) else 0.0
             error = _relative(actual.detach().cpu().double(), exact, size, allowed)
         if not error <= self.largest.get(kind, -1.0):
             self.largest[kind], self.where[kind] = error, name

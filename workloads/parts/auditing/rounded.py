@@ -17,7 +17,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 class Rounded(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """While it is entered, what each operator makes has the format's precision, and stays float64.
 
-    In the backward pass too. What shows another tensor's memory is left as it is.
+    In the backward pass too. What shows another tensor's memory is left as it is, and so is a
+    number beyond the format's range: a device that stores it shows that itself, and one that keeps
+    it in a wider format does not.
     """
 
     def __init__(self, dtype: torch.dtype) -> None:
@@ -34,7 +36,10 @@ class Rounded(TorchDispatchMode):  # type: ignore[no-untyped-call]
         del types
         made = func(*args, **(kwargs or {}))
         is_new = isinstance(made, torch.Tensor) and _makes_new(func)
-        return made.to(self.dtype).double() if is_new and made.dtype is torch.float64 else made
+        if not is_new or made.dtype is not torch.float64:
+            return made
+        rounded = made.to(self.dtype).double()
+        return torch.where(rounded.isfinite(), rounded, made)
 
 
 def _makes_new(func: Any) -> bool:
