@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from support.planted_faults import FACTOR, Sent, outside, wrong
 
 from appliance.records.journal import Check
 from workloads.contract.target import Artifacts, Target
@@ -27,7 +28,6 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 SEED = 5
 SIZES = {"batch": 3, "length": 64, "hidden": 32, "inner": 64, "heads": 2, "head": 8}
 BRANCHES = "units on the other side of a branch point"
-FACTOR = 1.001
 LAYERS = "reformer.encoder.layers"
 
 
@@ -50,10 +50,6 @@ def judged(row: Any, state: Any, faulty: AbstractContextManager[Any]) -> dict[st
     with faulty:
         output = row.step(state)
         return {check.name: check for check in row.check(before, state, output)}
-
-
-def outside(checks: dict[str, Check]) -> set[str]:
-    return {name for name, check in checks.items() if not check.is_within}
 
 
 @contextmanager
@@ -123,20 +119,6 @@ def other_hashes(real: Any) -> Any:
     return hashed
 
 
-class Sent(torch.autograd.Function):
-    """What is right on the way there, and wrong on the way back."""
-
-    @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor) -> torch.Tensor:
-        del ctx
-        return tensor.clone()
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
-        del ctx
-        return gradients[0] * FACTOR
-
-
 class Lost(Sent):
     """What sends nothing back."""
 
@@ -144,19 +126,6 @@ class Lost(Sent):
     def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
         del ctx
         return torch.zeros_like(gradients[0])
-
-
-@contextmanager
-def wrong(module: torch.nn.Module, spoil: Callable[[torch.Tensor], torch.Tensor]) -> Iterator[None]:
-    def answer(other: Any, given: Any, made: Any) -> Any:
-        del other, given
-        return spoil(made) if made.dtype != torch.float64 else made
-
-    handle = module.register_forward_hook(answer)
-    try:
-        yield
-    finally:
-        handle.remove()
 
 
 @contextmanager

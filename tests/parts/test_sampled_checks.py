@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from support.planted_faults import Sent, on_device, outside, wrong
 
 from appliance.records.journal import UNJUDGED_FOR_MEMORY, Check
 from appliance.scheduling import references
@@ -69,30 +70,6 @@ def judged(
         if is_lasting:
             return {check.name: check for check in row.check(before, state, output)}
     return {check.name: check for check in row.check(before, state, output)}
-
-
-def outside(checks: dict[str, Check]) -> set[str]:
-    return {name for name, check in checks.items() if not check.is_within}
-
-
-def on_device(value: torch.Tensor) -> bool:
-    """What float64 computes is not the device's."""
-    return value.dtype != torch.float64
-
-
-@contextmanager
-def wrong(module: torch.nn.Module, spoil: Callable[[torch.Tensor], torch.Tensor]) -> Iterator[None]:
-    """A device that gets what this module makes wrong, every time."""
-
-    def answer(other: Any, given: Any, made: Any) -> Any:
-        del other, given
-        return spoil(made) if on_device(made) else made
-
-    handle = module.register_forward_hook(answer)
-    try:
-        yield
-    finally:
-        handle.remove()
 
 
 @contextmanager
@@ -219,20 +196,6 @@ def test_wrong_attention_between_layers_is_found(
 
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", attend)
     assert OUTPUTS in outside(judged(row, state))
-
-
-class Sent(torch.autograd.Function):
-    """What is right on the way there, and wrong on the way back."""
-
-    @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor) -> torch.Tensor:
-        del ctx
-        return tensor.clone()
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
-        del ctx
-        return gradients[0] * 1.001
 
 
 def test_wrong_gradient_of_an_activation_is_found(tmp_path: Path) -> None:

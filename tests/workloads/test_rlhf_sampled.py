@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from support.planted_faults import outside, wrong
 
 from appliance.records.journal import Check
 from workloads.contract.target import Artifacts, Target
@@ -51,25 +51,6 @@ def judged(
         if is_lasting:
             return {check.name: check for check in workload.check(before, state, output)}
     return {check.name: check for check in workload.check(before, state, output)}
-
-
-def outside(checks: dict[str, Check]) -> set[str]:
-    return {name for name, check in checks.items() if not check.is_within}
-
-
-@contextmanager
-def wrong(module: torch.nn.Module, spoil: Callable[[torch.Tensor], torch.Tensor]) -> Iterator[None]:
-    """A device that gets this module wrong; what float64 computes is not the device's."""
-
-    def answer(other: Any, given: Any, made: Any) -> Any:
-        del other, given
-        return spoil(made) if made.dtype != torch.float64 else made
-
-    handle = module.register_forward_hook(answer)
-    try:
-        yield
-    finally:
-        handle.remove()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
