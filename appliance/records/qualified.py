@@ -162,6 +162,36 @@ class ObservedCase(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IdlePair(Record):
+    """Seconds of a step of two blocks, of which one was made right after the other.
+
+    `beside` one process that held a context of the device and waited, and `alone` on it.
+    """
+
+    alone: Number
+    beside: Number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleNeighbour(Record):
+    """Whether a process that waits on a device slows the steps of another, by pairs of blocks.
+
+    `pairs` are by the kind of step; in turn the block alone and the one beside came first.
+    `disturbed` is why the steps are not those of a quiet machine, empty where they are. What the
+    pairs show is `scheduling.idle_neighbours`.
+    """
+
+    model: str
+    stack: Mapping[str, str]
+    device: str
+    pairs: Mapping[str, tuple[IdlePair, ...]]
+    disturbed: str
+    source: str
+    recorded_utc: str
+    bench_version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceRate(Record):
     """How fast the same work was before on devices of a model with a stack: no limit of anything.
 
