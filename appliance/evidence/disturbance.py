@@ -92,14 +92,17 @@ def idle_reading(reading: Reading | UsersCounted) -> IdleReading:
 
 
 def users_seen(counted: UsersCounted, launch: LaunchEvidence, case: Case) -> UsersSeen:
-    """Processes on a device beside a launch of this case, which has one for each of its ranks."""
+    """Processes on a device beside a launch of this case, which has one for each of its ranks.
+
+    Those of the run that waited there are ours, too.
+    """
     is_inside = counted.moment == "inside"
     ranks_of_device = -(-case.ranks // len(case.all_devices))
     return UsersSeen(
         device=counted.device,
         count=counted.count,
         hint=counted.hint,
-        num_ours=ranks_of_device if is_inside else 0,
+        num_ours=ranks_of_device + counted.num_waiting if is_inside else 0,
         has_ours=is_inside and launch.has_stepped,
     )
 

@@ -6,15 +6,19 @@ import secrets
 import socket
 from collections.abc import Iterator
 from os import getuid
+from typing import get_args
 
 from pydantic import ValidationError
 
 from appliance.ipc.messages import Hello, Message, Ready
 from appliance.ipc.processes import user_of
+from appliance.records.journal import AheadThrough
 from appliance.records.json import Record, adapter
 
 GO = b"go\n"
 TURN = b"turn"
+GO_ON = b"on"
+PLACES: dict[bytes, AheadThrough] = {place.encode(): place for place in get_args(AheadThrough)}
 LONGEST_LINE = 64 * 2**20
 _CHUNK = 2**16
 
@@ -41,15 +45,18 @@ class Link:
         if self._word() != GO:
             raise ConnectionResetError("the runner sent something else than go")
 
-    def wait_for_turn(self) -> int:
+    def wait_for_turn(self) -> int | AheadThrough:
         """Return when a launch that was ordered ahead begins: that moment, on CLOCK_MONOTONIC.
 
-        Raises OSError when the parent is gone.
+        Of a process that stands by it may be how far it goes on first. Raises OSError when the
+        parent is gone.
         """
-        word, _, moment = self._word().partition(b" ")
-        if word != TURN or not moment.strip().isdigit():
+        word, _, said = self._word().strip().partition(b" ")
+        if word == GO_ON and said in PLACES:
+            return PLACES[said]
+        if word != TURN or not said.isdigit():
             raise ConnectionResetError("the runner sent something else than the launch's begin")
-        return int(moment)
+        return int(said)
 
     def _word(self) -> bytes:
         answer = b""
@@ -101,6 +108,10 @@ class Connection:
     def turn(self, began_ns: int) -> None:
         """Let a process that was started ahead make its launch, which began at this moment."""
         self._say(TURN + b" %d\n" % began_ns)
+
+    def go_on(self, through: AheadThrough) -> None:
+        """Let a process that stands by go on as far as that."""
+        self._say(GO_ON + b" %s\n" % through.encode())
 
     def _say(self, word: bytes) -> None:
         try:

@@ -38,6 +38,17 @@ class TimingOver(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetUp(Record):
+    """A process that stands by has set its device up, or failed, and waits to be told to go on.
+
+    `lacks_memory`: it failed for want of memory, which it had to share.
+    """
+
+    kind: Literal["set_up"] = "set_up"
+    lacks_memory: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class End(Record):
     """How the launch ended, as the child reports it; `LaunchEnded` says what the fields are."""
 
@@ -49,7 +60,9 @@ class End(Record):
     stage: Stage = ""
 
 
-Message = Annotated[Hello | Ready | TimingOver | End | WorkerEvent, Field(discriminator="kind")]
+Message = Annotated[
+    Hello | Ready | TimingOver | SetUp | End | WorkerEvent, Field(discriminator="kind")
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

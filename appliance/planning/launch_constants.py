@@ -74,6 +74,15 @@ def may_step_ahead(launch: Launch, case: Case) -> bool:
     return launch.is_repeat or not (is_counted or case.workload in SEGMENTED)
 
 
+def may_stand_by(launch: Launch, before: Launch, case_before: Case) -> bool:
+    """Whether the process of a launch may wait, its device set up, while one before it is timed.
+
+    Both are timed: an untimed one has what shows how much its case holds, and a repeat times
+    nothing that a wait could be beside. Nothing waits beside a segment of a burn-in.
+    """
+    return launch.is_timed and before.is_timed and case_before.workload not in SEGMENTED
+
+
 def median_ns(warmed_ns: Sequence[int]) -> int | None:
     """What a step of a warm-up typically took, in nanoseconds; the upper of two in the middle."""
     return sorted(warmed_ns)[len(warmed_ns) // 2] if warmed_ns else None

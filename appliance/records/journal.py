@@ -215,6 +215,7 @@ class UsersCounted(Record):
     (`moment` "before"), and while the launch prepares, never while its steps are timed ("inside").
     `count` None: they cannot be seen, and `hint` says why. `memory_bytes` is what they hold, and
     `values` are readings of the same moment, of a launch under way none: it has its own.
+    `num_waiting` processes of coming launches were there too, and did nothing (`ahead_idle`).
     """
 
     kind: Literal["users_counted"] = "users_counted"
@@ -225,6 +226,7 @@ class UsersCounted(Record):
     launch: str = ""
     moment: Literal["before", "inside"] = "before"
     values: Values = field(default_factory=dict)
+    num_waiting: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,7 +272,13 @@ AheadThrough = Literal["device", "build", "first_step"]
 """How far a process goes before its launch begins: its device is set up, its state is built, or its
 first step is made, which of a repeat is digested too."""
 AheadReason = Literal[
-    "earlier_failed", "not_wanted", "other_orders", "out_of_memory", "server_lost", "interrupted"
+    "earlier_failed",
+    "not_wanted",
+    "other_orders",
+    "out_of_memory",
+    "server_lost",
+    "interrupted",
+    "begins_alone",
 ]
 
 
@@ -282,6 +290,9 @@ class LaunchAhead(Record):
     with a `launch_started` that says `is_ahead`, once they have ended, and nothing that it reports
     is recorded before. `recorded_bytes` is what records of the model say that launches of its case
     hold of the device, where none of this run has shown it and the build goes by that.
+
+    `idle_beside` are the launches between, which are timed while it waits with its device set up.
+    Then a second order follows, beside the end of these, and says how far it goes on.
     """
 
     kind: Literal["launch_ahead"] = "launch_ahead"
@@ -289,6 +300,18 @@ class LaunchAhead(Record):
     beside: tuple[str, ...]
     through: AheadThrough
     recorded_bytes: int | None = None
+    idle_beside: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AheadIdle(Record):
+    """A process that waits beside launches between has set its device up, or has ended.
+
+    It does nothing from here on until it is ordered to go on.
+    """
+
+    kind: Literal["ahead_idle"] = "ahead_idle"
+    launch: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,7 +321,8 @@ class AheadEnded(Record):
     `reason`: a launch that it was started beside did not complete ("earlier_failed"), its own is
     not made next ("not_wanted") or otherwise than it was ordered ("other_orders"), memory for both
     was lacking ("out_of_memory"), the server that had forked it ended ("server_lost"), or the run
-    was ("interrupted"). Another process makes the launch, if it is made.
+    was ("interrupted"). One that waited beside launches between is ended, too, where its launch
+    "begins_alone" after all. Another process makes the launch, if it is made.
     """
 
     kind: Literal["ahead_ended"] = "ahead_ended"
@@ -781,6 +805,7 @@ Event = Annotated[
     | NotObserved
     | ServerProbed
     | LaunchAhead
+    | AheadIdle
     | AheadEnded
     | LaunchStarted
     | WorkerEvent

@@ -86,7 +86,8 @@ class LaunchSpec(Record):
     that are started at once, this one's among them, where they are several; they may meet in the
     folder `meeting`. `scratch` is where large files go, None for the run's own folder. `ahead` is
     how far the process goes before its launch begins; empty where that begins with its order.
-    `overlaps`: the process of a later launch may begin beside the end of this one.
+    One that `stands_by` sets its device up, says so, and waits beside other launches until it is
+    told to go on. `overlaps`: the process of a later launch may begin beside the end of this one.
     """
 
     launch: str
@@ -112,6 +113,7 @@ class LaunchSpec(Record):
     meeting: str = ""
     scratch: str | None = None
     ahead: AheadThrough | Literal[""] = ""
+    stands_by: bool = False
     overlaps: bool = False
 
     @property

@@ -7,6 +7,10 @@ step; it then waits until the earlier one has ended, so that nothing runs beside
 clocks, a warm-up, a timed step, or a first step whose time counts. It builds where the memory of
 host and device holds both by what earlier launches of its case held in this run, of the first one
 by what records of the device's model say; else it sets its device up alone.
+
+Where records show that a process which merely waits on a device slows no step of another, the
+process behind the next one begins there, too: it sets its device up beside the same end, and stands
+by while the next launch is timed.
 """
 
 from __future__ import annotations
@@ -101,7 +105,10 @@ class Room:
     tree: Tree = field(default_factory=Tree)
 
     def held(self, case: str, values: Mapping[str, float | None]) -> None:
-        """Note what a device says once the steps of a launch are over, alone on it."""
+        """Note what a device says once the steps of a launch are over, alone on it.
+
+        Where a process stood by, it is more than the launch held, so that later ones have less room.
+        """
         used = values.get(USED)
         if used is not None:
             self.devices[case] = max(used, self.devices.get(case, 0.0))
@@ -152,6 +159,27 @@ class Room:
             return True
         coming = sum(self.devices.get(one, 0.0) for one in _begun_on(case, beside))
         return max(used, coming) <= ROOM_TO_BEGIN * device.memory_bytes
+
+    def may_stand_by(
+        self, device: Device, values: Mapping[str, float | None], before: Sequence[Case]
+    ) -> bool:
+        """Whether a process may set up a device and wait there while these launches are timed.
+
+        They begin now, so that what others of their cases held in this run is what comes. Each must
+        have room for its checks, which may hold twice of that.
+        """
+        names = [one.id for one in before]
+        if self.cramped.intersection(names) or not all(self._on_host(one, ()) for one in before):
+            return False
+        if device.vendor == "cpu":
+            return True
+        there = [one.id for one in before if device.id in one.all_devices]
+        peaks, used = [self.devices.get(name) for name in there], values.get(USED)
+        if None in peaks or used is None or device.memory_bytes is None:
+            return False
+        held = sum(one or 0.0 for one in peaks)
+        has_room = used + held <= ROOM_TO_BEGIN * device.memory_bytes
+        return has_room and GROWTH * held <= SHARE * device.memory_bytes
 
     def relied_on(self, case: str) -> int | None:
         """What is recorded of a case, where no launch of this run has shown what one holds."""

@@ -12,7 +12,8 @@ cause: see `exit_cause`. A launch of several ranks is ready when all of them are
 
 Once nothing of a group is timed any more, the processes of the next launches may be started. They
 wait, and what they report waits here: a process that reports more than one that makes no step can
-is ended, which is the result of its launch. `begin` lets them make their launches.
+is ended, which is the result of its launch. `begin` lets them make their launches. Processes of the
+launches behind those may stand by: they set their devices up, say so, and wait beside these ones.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ from dataclasses import dataclass, field, replace
 from appliance.evidence.software_fault import is_lack_of_software
 from appliance.ipc import processes
 from appliance.ipc.channel import Connection, Listener, ProtocolFault
-from appliance.ipc.messages import End, Hello, Message, Ready, TimingOver
+from appliance.ipc.messages import End, Hello, Message, Ready, SetUp, TimingOver
 from appliance.linux.sysfs import Tree
 from appliance.planning.launch_constants import SHARED_MEMORY
 from appliance.planning.placement import GIB
 from appliance.records.journal import (
     AheadReason,
+    AheadThrough,
     Artifact,
     Environment,
     Event,
@@ -80,8 +82,9 @@ class RunningLaunch:
     """One launch under way; `has_stepped`: a launch of its case has made its first step.
 
     One that was ordered ahead `is_waiting` until it begins, and what it reported is `held`; whether
-    it `builds_ahead` says how far it may go. `over` are the ranks that time nothing any more; a
-    repeat times nothing at all.
+    it `builds_ahead` says how far it may go. One that `stands_by` waits, once it `is_set_up`,
+    beside the launches that are timed before it, which `idle_beside` names. `over` are the ranks
+    that time nothing any more; a repeat times nothing at all.
     """
 
     launch: Launch
@@ -108,6 +111,9 @@ class RunningLaunch:
     is_ahead: bool = False
     is_waiting: bool = False
     builds_ahead: bool = False
+    idle_beside: tuple[str, ...] = ()
+    stands_by: bool = False
+    is_set_up: bool = False
     held: list[tuple[int, Message]] = field(default_factory=list)
     over: set[int] = field(default_factory=set)
 
@@ -131,6 +137,7 @@ def running_launch(
     has_stepped: bool = False,
     is_ahead: bool = False,
     builds_ahead: bool = False,
+    idle_beside: tuple[str, ...] = (),
 ) -> RunningLaunch:
     """A launch whose first process has just been started; its time begins now, or later."""
     return RunningLaunch(
@@ -146,6 +153,8 @@ def running_launch(
         is_ahead=is_ahead,
         is_waiting=is_ahead,
         builds_ahead=builds_ahead,
+        idle_beside=idle_beside,
+        stands_by=bool(idle_beside),
     )
 
 
@@ -175,6 +184,7 @@ class Supervisor:
         self._unidentified_connections: list[Connection] = []
         self._last_telemetry: dict[str, float] = {}
         self.waiting: list[RunningLaunch] = []
+        self.standing_by: list[RunningLaunch] = []
 
     def close(self) -> None:
         """End what waits, and close all connections."""
@@ -191,14 +201,16 @@ class Supervisor:
         """Return when every launch of the group has ended; no process of any is left.
 
         `order_ahead` is called once nothing of the group is timed any more, of repeats at once, if
-        it has not ended then; what it has started waits until it begins or is ended.
+        it has not ended then; what it has started waits until it begins or is ended, or stands by.
         """
         has_ordered = False
         try:
             while any(item.ended is None for item in group):
                 if not has_ordered and all(item.is_over for item in group):
                     has_ordered = True
-                    self.waiting = [*order_ahead()]
+                    ordered = order_ahead()
+                    self.waiting = [item for item in ordered if not item.stands_by]
+                    self.standing_by = [item for item in ordered if item.stands_by]
                 self._poll(group)
         except BaseException:
             for item in group:
@@ -224,10 +236,28 @@ class Supervisor:
                 connection.turn(item.begin_ns)
         return begun
 
+    def until_set_up(self) -> None:
+        """Return once all that stand by do nothing any more, or the run is interrupted.
+
+        One that does not come to that within the limit of its launch is ended, which is its result.
+        """
+        while not (all(map(_is_idle, self.standing_by)) or self._interrupted()):
+            self._poll(())
+
+    def go_on(self, through: Mapping[str, AheadThrough]) -> list[RunningLaunch]:
+        """Let those that stand by go on as far as that; they wait for their begin from here on."""
+        items, self.standing_by = self.standing_by, []
+        for item in items:
+            place, item.stands_by = through[item.launch.id], False
+            item.builds_ahead = place != "device"
+            for connection in item.connections if item.builds_ahead else ():
+                connection.go_on(place)
+        return items
+
     def end_waiting(self) -> None:
-        """End what waits; its launches have not begun."""
-        while self.waiting:
-            item = self.waiting.pop()
+        """End what waits and what stands by; their launches have not begun."""
+        ended, self.waiting, self.standing_by = [*self.waiting, *self.standing_by], [], []
+        for item in ended:
             processes.end(item.family.members)
             self._disconnect_all(item)
 
@@ -243,7 +273,7 @@ class Supervisor:
                 if signal_name:
                     _stop(item, ExitCause(outcome="interrupted", reason=signal_name, detail=""))
                 self._supervise(item, group)
-        for item in self.waiting:
+        for item in (*self.waiting, *self.standing_by):
             self._limit_waiting(item)
         self._release_ready(group)
 
@@ -256,7 +286,7 @@ class Supervisor:
 
     def _receive(self, connection: Connection, group: Sequence[RunningLaunch]) -> None:
         """Handle what has arrived; a connection that is no launch of these is closed."""
-        group = [*group, *self.waiting]
+        group = [*group, *self.waiting, *self.standing_by]
         item = next((item for item in group if connection in item.connections), None)
         try:
             for message in connection.read():
@@ -304,7 +334,9 @@ class Supervisor:
             self._unidentified_connections.remove(connection)
 
     def _handle(self, item: RunningLaunch, rank: int, message: Message) -> None:
-        if item.is_waiting:
+        if isinstance(message, SetUp):
+            _note_set_up(item, message)
+        elif item.is_waiting:
             if not isinstance(message, BEFORE_A_STEP):
                 raise ProtocolFault(f"a message before its launch began: {message.kind}")
             _require_own(item, rank, message)
@@ -375,9 +407,16 @@ class Supervisor:
         Else the kernel may choose the launch before it. Where nobody knows what is left, the
         process was ordered to build nothing.
         """
-        if time.monotonic() < item.next_memory:
+        now = time.monotonic()
+        if now < item.next_memory:
             return
         self._limit_memory(item)
+        if item.idle_beside:
+            item.next_memory = now + FAMILY_SECONDS  # it holds what it holds, beside timed steps
+        if item.stands_by and now > item.deadline and not _is_idle(item):
+            limit = f"{item.case.time_limit_seconds:g} s"
+            detail = f"did not set its device up within its limit of {limit}"
+            _stop(item, ExitCause(outcome="timed_out", reason="time_limit", detail=detail))
         held, free = item.peak_bytes or 0, free_host_bytes(Tree())
         if free is not None and free < held:
             detail = f"held {held} bytes of the host while another launch ended, and left it less"
@@ -421,14 +460,19 @@ class Supervisor:
     def _unless_shared(self, item: RunningLaunch, ended: LaunchEnded) -> LaunchEnded:
         """The end of a launch, which is an interruption where it lacked memory beside a build.
 
-        Which of the two asked for the last of it shows nothing of the device. Over its own limit a
-        launch is by itself.
+        So it is where a process had stood by beside its steps. Which of the two asked for the last
+        of it shows nothing of the device. Over its own limit a launch is by itself.
         """
         lacked = (ended.outcome, ended.reason) == ("crashed", "out_of_memory")
-        names = [one.launch.id for one in self.waiting if one.builds_ahead]
-        if not (lacked and item.stop is None and names):
+        others = [
+            ("was built" if one.builds_ahead else "waited", one.launch.id)
+            for one in (*self.waiting, *self.standing_by)
+            if one.builds_ahead or item.launch.id in one.idle_beside
+        ]
+        if not (lacked and item.stop is None and others):
             return ended
-        detail = f"lacked memory while {names[0]} was built beside it: {ended.detail}"
+        did, name = others[0]
+        detail = f"lacked memory while {name} {did} beside it: {ended.detail}"
         return replace(ended, outcome="interrupted", reason=SHARED_MEMORY, detail=detail)
 
     def _signal_soon(self) -> str:
@@ -466,6 +510,26 @@ def _require_own(item: RunningLaunch, rank: int, message: WorkerEvent) -> None:
     """ProtocolFault for a record of another launch, or of another rank."""
     if (message.launch, message.rank) != (item.launch.id, rank):
         raise ProtocolFault(f"a record of {message.launch}")
+
+
+def _note_set_up(item: RunningLaunch, message: SetUp) -> None:
+    """Note that a process stands by; what it lacked memory for is made by another one."""
+    if not item.stands_by or item.is_set_up:
+        raise ProtocolFault("its device is set up, which nobody had asked for")
+    item.is_set_up = True
+    if message.lacks_memory:
+        detail = "lacked memory as it set its device up beside other launches"
+        _stop(item, ExitCause(outcome="crashed", reason="out_of_memory", detail=detail))
+
+
+def _is_idle(item: RunningLaunch) -> bool:
+    """Whether a process that stands by does nothing any more: it waits, or it has ended."""
+    if item.is_set_up or item.departures or item.stop is not None:
+        return True
+    try:
+        return item.child.status() is not None
+    except ServerLost:
+        return True
 
 
 def lost_ahead(item: RunningLaunch) -> AheadReason | None:

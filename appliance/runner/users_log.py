@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from appliance.evidence.disturbance import HELD_BYTES, SETTLED_NS
 from appliance.records.journal import Event, Started, UsersCounted, WorkerEvent
@@ -22,6 +23,7 @@ VALUES = ("memory_used_bytes", "utilisation_fraction", "power_watts")
 """Readings that say what others do on a device."""
 MOST_IN_A_ROW = 8
 """Launches that may begin ahead one after another before a device is looked at without any."""
+NOBODY: Mapping[str, int] = MappingProxyType({})
 SILENT, REPORTED, STARTED, DONE = range(4)
 """How far a launch has come: it has said nothing, something, made its first step, was counted."""
 
@@ -76,22 +78,41 @@ class UsersLog:
             stage = STARTED if isinstance(event, Started) else REPORTED
             self._stages[event.launch] = max(self._stages[event.launch], stage)
 
-    def is_alone(self, launch: str, devices: Sequence[str]) -> bool:
+    def is_alone(
+        self, launch: str, devices: Sequence[str], waiting: Mapping[str, int] = NOBODY
+    ) -> bool:
         """Whether nobody else is seen on the devices of a launch whose steps are over.
 
         They are counted once more, where that was not done since its first step, and not again in
         this launch: another process of this run may then be there. A device counts that nobody else
         had when it was last looked at with no process of this run on it.
         """
-        self.inside(launch, devices, is_ready=False)
+        self.inside(launch, devices, is_ready=False, waiting=waiting)
         self._stages[launch] = DONE
         counted = self._in_a_row.keys() & set(devices)
         self._in_a_row.update({name: self._in_a_row[name] + 1 for name in counted})
         is_due = any(self._in_a_row[name] > MOST_IN_A_ROW for name in counted)
         return not is_due and not self._others.intersection(devices)
 
-    def inside(self, launch: str, devices: Sequence[str], *, is_ready: bool) -> None:
-        """Count beside a reading, until the launch reports, and once when its own must be there."""
+    def may_follow_twice(self, devices: Iterable[str]) -> bool:
+        """Whether two more launches may begin ahead before these devices are looked at alone.
+
+        That is asked once the one before both is over and counted (`is_alone`).
+        """
+        return all(self._in_a_row.get(name, 0) < MOST_IN_A_ROW for name in devices)
+
+    def inside(
+        self,
+        launch: str,
+        devices: Sequence[str],
+        *,
+        is_ready: bool,
+        waiting: Mapping[str, int] = NOBODY,
+    ) -> None:
+        """Count beside a reading, until the launch reports, and once when its own must be there.
+
+        On each device so many processes of this run are `waiting` there for launches behind it.
+        """
         stage = self._stages.get(launch, DONE)
         if is_ready or stage not in (SILENT, STARTED):
             return
@@ -101,9 +122,10 @@ class UsersLog:
             device = self.devices[name]
             users = self.vendors[device.vendor].users(device)
             if users is not None:
-                if users.count is not None and users.count > 1:
+                num_waiting = waiting.get(name, 0)
+                if users.count is not None and users.count > 1 + num_waiting:
                     self._others.add(name)
-                self._record(device, users, launch, is_inside=True)
+                self._record(device, users, launch, is_inside=True, num_waiting=num_waiting)
 
     def _before(self, launch: str, device: Device) -> None:
         users, values = self._ask(device)
@@ -147,6 +169,7 @@ class UsersLog:
         values: Mapping[str, float | None] | None = None,
         *,
         is_inside: bool = False,
+        num_waiting: int = 0,
     ) -> None:
         self.record(
             UsersCounted(
@@ -157,6 +180,7 @@ class UsersLog:
                 launch=launch,
                 moment="inside" if is_inside else "before",
                 values=dict(values or {}),
+                num_waiting=num_waiting,
             )
         )
 

@@ -34,8 +34,9 @@ from appliance.evidence.software_fault import class_names
 from appliance.ipc import processes
 from appliance.ipc.channel import Link
 from appliance.ipc.import_watch import ImportWatch
-from appliance.ipc.messages import End, Hello, ServeRequest
+from appliance.ipc.messages import End, Hello, ServeRequest, SetUp
 from appliance.ipc.stage_clock import StageClock
+from appliance.records.journal import AheadThrough
 from appliance.records.json import adapter, to_json
 from appliance.records.request import LaunchSpec, Question
 from appliance.vendors.registry import make_vendor
@@ -69,17 +70,32 @@ FAILED_RANK_SECONDS = 1.0
 
 @dataclass
 class Turn:
-    """The begin of a launch whose process was started ahead, waited for once; others' is now."""
+    """The begin of a launch whose process was started ahead, waited for once; others' is now.
+
+    One that stands by is `to_report` that it waits, before it does so for the first time.
+    """
 
     is_due: bool
-    wait: Callable[[], int]
+    to_report: bool
+    link: Link
     stages: StageClock
 
-    def take(self) -> None:
-        """Return when the launch has begun; raises OSError when the runner is gone."""
-        if self.is_due:
-            self.is_due = False
-            self.stages.turn(self.wait())
+    def take(self, *, lacks_memory: bool = False) -> AheadThrough | None:
+        """Return when the launch has begun, or with how far its process goes on before that.
+
+        Raises OSError when the runner is gone.
+        """
+        if not self.is_due:
+            return None
+        if self.to_report:
+            self.to_report = False
+            self.link.send(SetUp(lacks_memory=lacks_memory))
+        word = self.link.wait_for_turn()
+        if isinstance(word, str):
+            return word
+        self.is_due = False
+        self.stages.turn(word)
+        return None
 
 
 def launch(spec: LaunchSpec, began_ns: int | None = None) -> NoReturn:
@@ -95,10 +111,11 @@ def launch(spec: LaunchSpec, began_ns: int | None = None) -> NoReturn:
     os.environ[processes.LAUNCH_TOKEN] = spec.token  # a fork has its server's environment
     rank = int(os.environ.get("RANK", "0"))
     link = Link(spec.socket, Hello(launch=spec.launch, rank=rank, token=spec.token))
-    turn = Turn(is_due=bool(spec.ahead), wait=link.wait_for_turn, stages=stages)
+    turn = Turn(is_due=bool(spec.ahead), to_report=spec.stands_by, link=link, stages=stages)
     end = _ended(spec, link, rank, progress, turn)
     with contextlib.suppress(OSError):
-        turn.take()  # what failed before the launch began is a result of the launch
+        while turn.take(lacks_memory=end.reason == "out_of_memory"):
+            pass  # what failed before the launch began is a result of the launch
         link.send(stages.times(spec.launch, rank))
         link.send(end)
     for stream in (sys.stdout, sys.stderr):

@@ -6,7 +6,7 @@ outputs may be checked after later steps, once its last block is over; where ste
 over the last, it is copied first, and only where others may begin beside the end. From there on
 nothing is timed, which the runner is told: the process of the next launch may begin beside the
 rest. One that was itself started so waits with its device set up, its state built or its first step
-made, until its launch begins.
+made, until its launch begins; one that stands by may be told meanwhile to go on.
 
 All launches of a case have the same seed, so where a workload gives the same bits for the
 same inputs, each reports the digest of its first output, which costs nothing while steps are
@@ -114,13 +114,13 @@ class Machine:
 class Channel:
     """Where records go, and the wait for the other launches of the group.
 
-    `turn` returns once a launch whose process was started ahead has begun; `over` tells the runner
-    that nothing is timed any more.
+    `turn` returns once a launch whose process was started ahead has begun, or with how far it goes
+    on before that; `over` tells the runner that nothing is timed any more.
     """
 
     send: Callable[[Record], None]
     wait: Callable[[], None]
-    turn: Callable[[], None] = lambda: None
+    turn: Callable[[], AheadThrough | None] = lambda: None
     over: Callable[[], None] = lambda: None
 
 
@@ -181,11 +181,13 @@ class LaunchCourse:
     witnesses: list[Witness | None] = field(default_factory=list, init=False)
     waits_after: list[AheadThrough] = field(default_factory=list, init=False)
     """The place at which it waits for the begin of its launch, until it has waited there."""
+    ordered: list[AheadThrough] = field(default_factory=list, init=False)
+    """All places up to which it was told to go before its launch began."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "begin_ns", self.machine.stopwatch.now())
         if self.spec.ahead:
-            self.waits_after.append(self.spec.ahead)
+            self._go_on(self.spec.ahead)
 
     def run(self) -> None:
         """Make the launch; every exception of the workload passes through."""
@@ -282,7 +284,7 @@ class LaunchCourse:
             Started,
             build_ns=build_ns,
             first_step_ns=start.span.wall_ns,
-            is_beside=self.spec.ahead == "first_step",
+            is_beside="first_step" in self.ordered,
         )
         return start
 
@@ -352,10 +354,19 @@ class LaunchCourse:
         """Wait for the begin of the launch, where its process waits after one of these places."""
         if not set(places).intersection(self.waits_after):
             return
+        if self.spec.stands_by:
+            self.machine.stopwatch.synchronise()  # nothing of it is under way where it waits
         with self._in("wait"):
-            self.channel.turn()
+            further = self.channel.turn()
         self.waits_after.clear()
-        object.__setattr__(self, "begin_ns", self.machine.stopwatch.now())
+        if further is not None:
+            self._go_on(further)
+        else:
+            object.__setattr__(self, "begin_ns", self.machine.stopwatch.now())
+
+    def _go_on(self, through: AheadThrough) -> None:
+        self.waits_after.append(through)
+        self.ordered.append(through)
 
     def _build(self) -> Any:
         self.machine.seed(self.spec.seed)

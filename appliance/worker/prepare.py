@@ -19,7 +19,14 @@ from appliance.ipc.channel import Link
 from appliance.ipc.messages import TimingOver
 from appliance.ipc.rank_proxy import NAME_VARIABLE
 from appliance.linux import heap, libraries
-from appliance.records.journal import Artifact, Check, Environment, Float32Products, Outcome
+from appliance.records.journal import (
+    AheadThrough,
+    Artifact,
+    Check,
+    Environment,
+    Float32Products,
+    Outcome,
+)
 from appliance.records.json import Parameters
 from appliance.records.request import LaunchSpec
 from appliance.records.system import Fact, Facts
@@ -56,11 +63,12 @@ def prepared(
     link: Link,
     rank: int,
     progress: Progress,
-    turn: Callable[[], None] = lambda: None,
+    turn: Callable[[], AheadThrough | None] = lambda: None,
 ) -> LaunchCourse:
     """The launch, ready to run; `progress` is told how far it comes.
 
-    `turn` returns when the launch begins, of a process that was started ahead.
+    `turn` returns when the launch begins, of a process that was started ahead, or with how far it
+    goes on before that.
 
     Raises LaunchRefused, and ParameterError or Unsupported where the workload refuses.
     """
