@@ -16,7 +16,7 @@ import gzip
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,11 @@ from appliance.records.qualified import (  # noqa: E402 - the same
 from appliance.records.suite import SuiteCase  # noqa: E402 - the same
 from appliance.records.system import System  # noqa: E402 - the same
 from appliance.storage import bundle  # noqa: E402 - the same
-from appliance.storage.qualified_file import QUALIFIED, by_file  # noqa: E402 - the same
+from appliance.storage.qualified_file import (  # noqa: E402 - the same
+    QUALIFIED,
+    by_file,
+    parse_qualified,
+)
 
 RECORDED = ROOT / "tests" / "recorded" / "h100"
 FILES = {"small": "checks-small.jsonl.gz", "full": "full-size.jsonl.gz"}
@@ -168,7 +172,9 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--out", type=Path, default=QUALIFIED)
     options = parser.parse_args(arguments)
     for name, file in by_file(converted(options.folder)).items():
-        bundle.write(options.out / name, to_json(file))
+        path = options.out / name
+        idle = parse_qualified(path.read_bytes(), name).idle if path.exists() else ()
+        bundle.write(path, to_json(replace(file, idle=idle)))
         print(f"{name}: {len(file.observed)} rows")
 
 

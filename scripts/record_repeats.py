@@ -99,6 +99,8 @@ def _lines(result: Recorded) -> Iterator[str]:
     for one in result.qualified.record:
         what = f"{one.num_clean} clean repeats" if one.num_clean else "no deterministic form"
         yield f"{one.workload} {one.version} on {one.model}: {what}, {len(one.devices)} device(s)"
+    for idle in result.qualified.idle:
+        yield f"beside a process that waits on {idle.model}: {idle_words(idle)}"
 
 
 def main(arguments: Sequence[str]) -> int:

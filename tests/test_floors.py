@@ -45,7 +45,7 @@ FLOORS: list[tuple[str, ...]] = [
     ("workloads.parts.stress",),
     ("workloads.parts.vision", "workloads.parts.inference", "workloads.parts.reinforcement"),
     ("workloads.parts.diffusion", "workloads.parts.language", "workloads.parts.curves"),
-    ("workloads",),
+    ("workloads", "appliance.worker.idle"),
     ("workloads.injected", "workloads.recording", "appliance.worker", "appliance.readiness"),
     ("appliance.runner", "appliance.judging", "appliance.comparison", "appliance.container"),
     ("appliance.verification", "appliance.qualifying", "appliance.watching", "reports"),
@@ -211,11 +211,12 @@ def test_the_worker_alone_imports_workloads() -> None:
 def test_the_worker_is_a_program_that_no_other_room_imports() -> None:
     for module in MODULES:
         reached = {room_of(name) for name in imported(module)}
-        assert room_of(module) == "appliance.worker" or "appliance.worker" not in reached, module
+        own = {"appliance.worker", "appliance.worker.idle"}
+        assert room_of(module) in own or not own & reached, module
 
 
 def test_only_workloads_vendors_and_the_worker_import_torch() -> None:
-    allowed = ("workloads.", "appliance.vendors.")
+    allowed = ("workloads.", "appliance.vendors.", "appliance.worker.idle.")
     worker = {
         f"appliance.worker.{name}"
         for name in ("child", "describe", "forkserver", "prepare", "torch_device", "torchrun")
@@ -237,7 +238,8 @@ def test_verifying_and_all_below_load_nothing_heavy() -> None:
         for module in MODULES
         if floor_of(room_of(module)) <= top
         and module.startswith(("appliance.", "workloads.contract."))
-        and room_of(module) not in {"appliance.worker", "appliance.container"}
+        and room_of(module)
+        not in {"appliance.worker", "appliance.worker.idle", "appliance.container"}
         and module != ENTRY
     ]
     assert "appliance.verification.verify" in light

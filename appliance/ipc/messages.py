@@ -117,3 +117,27 @@ class ServerMessage(Record):
     importers: tuple[str, ...] = ()
     pid: int = 0
     status: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleRequest(Record):
+    """What is asked next of the program that times steps beside a process that waits.
+
+    A process of a `role` begins on the vendor's first visible device, of `memory_bytes`, or ends;
+    the timer times steps of a `kind` for so many `seconds`.
+    """
+
+    ask: Literal["begin", "time", "end"]
+    role: Literal["timer", "neighbour"]
+    vendor: str
+    memory_bytes: int
+    kind: str = ""
+    seconds: Number = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleAnswer(Record):
+    """Its answer: what went wrong in one clause, empty where nothing did; seconds of each step."""
+
+    fault: str = ""
+    step_seconds: tuple[Number, ...] = ()

@@ -179,11 +179,16 @@ def _together(known: Iterable[str], new: Iterable[str]) -> tuple[str, ...]:
 def merged(known: Qualified, new: Qualified) -> Qualified:
     """Records taken together: repeats add up, and of a case that both saw the newer one stays.
 
-    Rows of which no launch was made are left out.
+    Rows of which no launch was made are left out. Processes that waited are of one source once.
     """
     cases = {case_key(one): one for one in known.observed}
     cases |= {case_key(one): one for one in new.observed if one.outcomes}
-    return Qualified(record=grown(known.record, new.record), observed=tuple(cases.values()))
+    idle = {(one.model, one.source): one for one in (*known.idle, *new.idle)}
+    return Qualified(
+        record=grown(known.record, new.record),
+        observed=tuple(cases.values()),
+        idle=tuple(idle.values()),
+    )
 
 
 def case_key(one: ObservedCase) -> tuple[object, ...]:

@@ -176,9 +176,10 @@ class IdlePair(Record):
 class IdleNeighbour(Record):
     """Whether a process that waits on a device slows the steps of another, by pairs of blocks.
 
-    `pairs` are by the kind of step; in turn the block alone and the one beside came first.
-    `disturbed` is why the steps are not those of a quiet machine, empty where they are. What the
-    pairs show is `scheduling.idle_neighbours`.
+    `pairs` are by the kind of step; in turn the block alone and the one beside came first. `device`
+    is named by a digest, `source` says by which file of which measurement. `disturbed` is why the
+    steps are not those of a quiet machine, empty where they are. What the pairs show is
+    `scheduling.idle_neighbours`.
     """
 
     model: str
@@ -211,7 +212,11 @@ class ReferenceRate(Record):
     bench_version: str
 
 
-_LACKING = {"bench/qualified/1": ("observed", "rate"), "bench/qualified/2": ("rate",)}
+_LACKING = {
+    "bench/qualified/1": ("observed", "rate", "idle"),
+    "bench/qualified/2": ("rate", "idle"),
+    "bench/qualified/3": ("idle",),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,15 +225,18 @@ class Qualified(Record):
 
     `record` is what is known of repeats, by which is ruled, and `observed` what was seen of each
     case beside that, by which nothing is; a bundle has of it the `rate` of its own cases alone, to
-    show it. The first version of the schema had repeats alone, the second no rates.
+    show it. By `idle` follows whether a process may wait on a device beside what is timed there
+    (`scheduling.idle_neighbours`). The first version of the schema had repeats alone, the second no
+    rates, the third no `idle`.
     """
 
-    schema: Literal["bench/qualified/1", "bench/qualified/2", "bench/qualified/3"] = (
-        "bench/qualified/3"
-    )
+    schema: Literal[
+        "bench/qualified/1", "bench/qualified/2", "bench/qualified/3", "bench/qualified/4"
+    ] = "bench/qualified/4"
     record: tuple[QualifiedRecord, ...]
     observed: tuple[ObservedCase, ...] = ()
     rate: tuple[ReferenceRate, ...] = ()
+    idle: tuple[IdleNeighbour, ...] = ()
 
     @model_serializer(mode="wrap")
     def _as_its_version(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:

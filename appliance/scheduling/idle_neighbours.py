@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from appliance.records.qualified import IdleNeighbour
-from appliance.scheduling.launch_kinds import rule
-from appliance.statistics.tolerance import Equivalence, equivalence, paired_ratio
+from appliance.scheduling.launch_kinds import ruled
+from appliance.statistics.tolerance import Equivalence, PairedRatio, paired_ratio
 
 KINDS = ("bfloat16 product", "float32 product", "memory", "small operations")
 """Kinds of steps that each record has: held by operations, by memory, and by the host."""
@@ -26,23 +26,16 @@ def is_harmless(model: str, records: Iterable[IdleNeighbour]) -> bool:
 
 def rulings(record: IdleNeighbour) -> Mapping[str, Equivalence | None]:
     """What the rule of launch kinds makes of a record's pairs; None where it rules nothing."""
+    return {kind: ruled(ratio) for kind, ratio in ratios(record).items()}
+
+
+def ratios(record: IdleNeighbour) -> Mapping[str, PairedRatio | None]:
+    """By kind how many times as long steps take beside a process that waits."""
     return {
-        kind: _ruling([(one.alone, one.beside) for one in pairs])
+        kind: paired_ratio([(one.alone, one.beside) for one in pairs])
         for kind, pairs in record.pairs.items()
     }
 
 
 def _is_shown(found: Mapping[str, Equivalence | None]) -> bool:
     return all(found.get(kind) == "equivalent" for kind in KINDS)
-
-
-def _ruling(pairs: list[tuple[float, float]]) -> Equivalence | None:
-    ratio = paired_ratio(pairs)
-    if ratio is None or ratio.num_pairs < rule().least_pairs:
-        return None
-    return equivalence(
-        ratio,
-        rule().margin,
-        equivalence_risk=rule().equivalence_risk,
-        difference_risk=rule().difference_risk,
-    )

@@ -52,10 +52,15 @@ def ratio_of(observed: ObservedCase) -> PairedRatio | None:
 
 def ruling(observed: ObservedCase) -> Equivalence | None:
     """What the rule makes of a row's pairs; None where it rules nothing."""
-    ratio, control = ratio_of(observed), observed.fresh_control
-    if ratio is None or control is None or control.vendor in rule().unruled_vendors:
+    control = observed.fresh_control
+    if control is None or control.vendor in rule().unruled_vendors:
         return None
-    if ratio.num_pairs < rule().least_pairs:
+    return ruled(ratio_of(observed))
+
+
+def ruled(ratio: PairedRatio | None) -> Equivalence | None:
+    """What the rule makes of a ratio by pairs; None where there is none, or of too few."""
+    if ratio is None or ratio.num_pairs < rule().least_pairs:
         return None
     return equivalence(
         ratio,
@@ -88,11 +93,13 @@ def _why_fresh(case: Case, model: str | None, observed: Iterable[ObservedCase]) 
 def interval_words(observed: ObservedCase) -> str:
     """The ratio with its interval, as it is said; empty without one."""
     ratio = ratio_of(observed)
-    if ratio is None:
-        return ""
+    return "" if ratio is None else f"fresh over forked {ratio_words(ratio)}"
+
+
+def ratio_words(ratio: PairedRatio) -> str:
+    """A ratio by pairs with the interval that the rule asks for."""
     low, high = ratio.interval(rule().equivalence_risk)
     confidence = 1.0 - 2.0 * rule().equivalence_risk
     return (
-        f"fresh over forked {ratio.ratio:.4f} ({low:.4f} to {high:.4f} at {confidence:.0%}, "
-        f"{ratio.num_pairs} pairs)"
+        f"{ratio.ratio:.4f} ({low:.4f} to {high:.4f} at {confidence:.0%}, {ratio.num_pairs} pairs)"
     )

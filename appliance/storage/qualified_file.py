@@ -14,7 +14,14 @@ from pathlib import Path
 
 from appliance.errors import UsageError
 from appliance.records.plan import Case
-from appliance.records.qualified import ObservedCase, Qualified, QualifiedRecord, ReferenceRate
+from appliance.records.qualified import (
+    IdleNeighbour,
+    IdlePair,
+    ObservedCase,
+    Qualified,
+    QualifiedRecord,
+    ReferenceRate,
+)
 from appliance.records.system import Device
 from appliance.storage.toml_file import ROOT, parse_json
 
@@ -23,12 +30,16 @@ MOST_REPEATS = 10**9
 
 
 def load_qualified(models: Sequence[str], folder: Path = QUALIFIED) -> Qualified:
-    """The shipped records of repeats on these models; empty where nothing is known.
+    """The shipped records on these models by which is ruled; empty where nothing is known.
 
+    They are those of repeats, and of processes that waited.
     UsageError for a record by which nothing can be ruled, or two of the same.
     """
-    records = tuple(item for one in _files(folder) for item in one.record if item.model in models)
-    selected = Qualified(record=records)
+    files = _files(folder)
+    selected = Qualified(
+        record=tuple(item for one in files for item in one.record if item.model in models),
+        idle=tuple(item for one in files for item in one.idle if item.model in models),
+    )
     check_qualified(selected, folder.name)
     return selected
 
@@ -47,6 +58,7 @@ def load_records(folder: Path = QUALIFIED) -> Qualified:
     return Qualified(
         record=tuple(item for one in files for item in one.record),
         observed=tuple(item for one in files for item in one.observed),
+        idle=tuple(item for one in files for item in one.idle),
     )
 
 
@@ -115,18 +127,20 @@ def slug(text: str) -> str:
 
 def by_file(qualified: Qualified) -> dict[str, Qualified]:
     """The records as the files that they are checked in as, by name."""
-    names = dict.fromkeys(file_name(one.model, one.stack) for one in qualified.record)
-    names |= dict.fromkeys(file_name(one.model, one.stack) for one in qualified.observed)
+    all_of_them = (*qualified.record, *qualified.observed, *qualified.idle)
+    names = dict.fromkeys(file_name(one.model, one.stack) for one in all_of_them)
 
-    def of(
-        name: str, records: Iterable[QualifiedRecord], observed: Iterable[ObservedCase]
-    ) -> Qualified:
+    def of(name: str) -> Qualified:
+        def is_in(one: QualifiedRecord | ObservedCase | IdleNeighbour) -> bool:
+            return file_name(one.model, one.stack) == name
+
         return Qualified(
-            record=tuple(one for one in records if file_name(one.model, one.stack) == name),
-            observed=tuple(one for one in observed if file_name(one.model, one.stack) == name),
+            record=tuple(filter(is_in, qualified.record)),
+            observed=tuple(filter(is_in, qualified.observed)),
+            idle=tuple(filter(is_in, qualified.idle)),
         )
 
-    return {name: of(name, qualified.record, qualified.observed) for name in names}
+    return {name: of(name) for name in names}
 
 
 def parse_qualified(data: bytes, name: str) -> Qualified:
@@ -161,6 +175,26 @@ def check_qualified(qualified: Qualified, name: str) -> None:
         if not 0.0 < rate.units_per_second < math.inf or not rate.stack or rate.num_devices < 1:
             where = f'{name}: the rate of workload "{rate.workload}" on {rate.model}'
             raise UsageError(f"{where} is none, or of no device or library stack: leave it out")
+    _check_idle(qualified.idle, name)
+
+
+def _check_idle(idle: Iterable[IdleNeighbour], name: str) -> None:
+    """UsageError for a record of a process that waited by which nothing can be ruled."""
+    seen: list[tuple[str, str]] = []
+    for one in idle:
+        where = f"{name}: the record of a process that waited on {one.model}"
+        if not one.stack or not all(one.stack.values()) or not one.device or not one.source:
+            raise UsageError(f"{where} names no library stack, device or source: qualify it again")
+        times = [value for pairs in one.pairs.values() for p in pairs for value in _seconds(p)]
+        if not times or not all(0.0 < value < math.inf for value in times):
+            raise UsageError(f"{where} has no pairs, or a time that is none: qualify it again")
+        if (one.model, one.source) in seen:
+            raise UsageError(f"{where} stands there twice of one source; remove one")
+        seen.append((one.model, one.source))
+
+
+def _seconds(pair: IdlePair) -> tuple[float, float]:
+    return pair.alone, pair.beside
 
 
 def _fault(record: QualifiedRecord) -> str:

@@ -103,7 +103,9 @@ class Facts:
         known = self.file.qualified
         seen = (one for one in known.observed if one.model in models)
         return Qualified(
+            schema=known.schema,  # of a release that wrote an older one, so did its runs
             record=tuple(one for one in known.record if one.model in models),
+            idle=tuple(one for one in known.idle if one.model in models),
             rate=qualified_file.reference_rates(seen, cases, devices),
         )
 

@@ -6,6 +6,10 @@
     python -m appliance.worker.entry rank PARENT      one rank of it, where ranks are not forked
     python -m appliance.worker.entry agent PARENT     one torchrun of several that start such ranks
     python -m appliance.worker.entry serve PARENT     a fork server: see forkserver.py
+    python -m appliance.worker.entry idle PARENT      times steps beside a process that waits: see
+                                                      idle/hub.py
+    python -m appliance.worker.entry idle-role PARENT ROLE   one of its two processes, where they are
+                                                             not forked
 
 PARENT is the number of the process that the child dies with, PIPE that of a descriptor which a
 launch closes when it has imported; workloads that are named behind it are imported before. A launch
@@ -49,6 +53,7 @@ from appliance.worker.forkserver import (
     import_what_exports,
     load,
 )
+from appliance.worker.idle import hub, roles
 from appliance.worker.measure import Progress
 from appliance.worker.parameters import one_line
 from appliance.worker.prepare import LaunchRefused, float32_products, prepared
@@ -245,5 +250,7 @@ def main(arguments: list[str], began_ns: int | None = None) -> None:
         "rank": partial(_rank, began_ns),
         "agent": torchrun.run_agent,
         "serve": _serve,
+        "idle": lambda: hub.serve(claim_stdout()),
+        "idle-role": lambda: roles.ROLES[arguments[2]](claim_stdout()),
     }
     programs[arguments[0]]()
