@@ -137,12 +137,12 @@ class History:
         """Have the case's untimed launch made again, because the files that it made are gone."""
         self._cases[case.id].ended.pop(0, None)
 
-    def checks_last(self, case: Case, number: int, running: int | None = None) -> bool:
+    def checks_last(self, case: Case, number: int, running: Sequence[int] = ()) -> bool:
         """Whether the launch that starts now checks its last output.
 
         The drawn launch does. Where it was interrupted the next to start takes the check over,
-        and so on. Of a launch that is ordered ahead, the one that is `running` is taken for one
-        that completes.
+        and so on. Of a launch that is ordered ahead, those that are `running`, or are to run
+        before it, are taken for such that complete.
         """
         if case.checked_launch is None:
             return True
@@ -151,9 +151,8 @@ class History:
             return number == case.checked_launch
         begin = past.started.index(case.checked_launch)
         holders = [other for other in past.started[begin:] if other > 0]
-        if running in holders:
-            return False
-        return all(past.is_interrupted(holder) for holder in holders)
+        is_taken = any(other > 0 for other in running)
+        return not is_taken and all(past.is_interrupted(holder) for holder in holders)
 
     def due_analysis(self, case: Case, interim_analyses: Sequence[int], reached: int) -> int | None:
         """The first of these analyses that is due and was not made; None if there is none.

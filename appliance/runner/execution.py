@@ -14,6 +14,7 @@ import shutil
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -30,10 +31,11 @@ from appliance.evidence.software_fault import UNAVAILABLE
 from appliance.generator.words import FILE
 from appliance.ipc.channel import Listener
 from appliance.planning import sessions
-from appliance.planning.launch_constants import SHARED_MEMORY
+from appliance.planning.launch_constants import SHARED_MEMORY, may_stand_by
 from appliance.planning.plan import case_analyses, case_seed, fresh_controls
 from appliance.records.journal import (
     AheadEnded,
+    AheadIdle,
     AheadReason,
     AheadThrough,
     Event,
@@ -46,7 +48,7 @@ from appliance.records.journal import (
     ServerProbed,
 )
 from appliance.records.plan import Case, Launch, Plan
-from appliance.records.qualified import ObservedCase
+from appliance.records.qualified import IdleNeighbour, ObservedCase
 from appliance.records.request import LaunchSpec
 from appliance.records.suite import LaunchMode, LibraryMode
 from appliance.records.system import Device
@@ -55,10 +57,11 @@ from appliance.runner.counter_log import CounterLog
 from appliance.runner.environment import usable_cores
 from appliance.runner.head_start import HeadStart
 from appliance.runner.launcher import Launcher, file_name
-from appliance.runner.overlap import Room, may_follow, recorded_bytes
+from appliance.runner.overlap import USED, Room, may_follow, recorded_bytes
 from appliance.runner.reading_log import ReadingLog
 from appliance.runner.supervisor import RunningLaunch, Supervisor, lost_ahead, running_launch
 from appliance.runner.users_log import UsersLog
+from appliance.scheduling.idle_neighbours import is_harmless
 from appliance.scheduling.left_time import Given, LeftTime
 from appliance.storage import plain_files
 from appliance.storage.journal import Journal
@@ -73,6 +76,9 @@ MOST_AHEAD = 4
 Fewer import at a time where there are fewer cores beside the launch's."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
+OF_ALL: frozenset[AheadReason] = frozenset({"earlier_failed", "interrupted"})
+"""Why all processes that were started ahead are ended, not only the next ones."""
+_DEVICE: AheadThrough = "device"
 SERVER_ENDED = "the server ended while a launch that it had forked waited"
 
 Analyse = Callable[[str], tuple[bool, str]]
@@ -117,6 +123,7 @@ def run(
     scratch: Path | None = None,
     overlaps: bool | None = None,
     observed: Sequence[ObservedCase] = (),
+    idle: Sequence[IdleNeighbour] = (),
     judged_first_steps: frozenset[str] = frozenset(),
 ) -> None:
     """Make every launch of the session that the journal does not have yet, and its analyses.
@@ -131,7 +138,9 @@ def run(
     to import for the first launches. `scratch` is where launches put large files, None for `work`.
     `overlaps`: processes of coming launches begin beside the end of those before; None asks the
     vendor of each device. `observed` are records of cases, by which the first launch of one may be
-    built beside another's end. Of `judged_first_steps` no timed launch makes its first step there.
+    built beside another's end. By `idle`, those that the bundle has, launches of a device's model
+    may be timed beside a process that stands by; without them none does. Of `judged_first_steps`
+    no timed launch makes its first step beside another's end.
     Error counters and the kernel's log are read when no launch runs.
     Returns when all is settled; no process of the run is left.
     Raises RunInterrupted after SIGINT, SIGTERM or SIGHUP, OutputError if the disk takes no more.
@@ -183,6 +192,9 @@ def run(
             overlaps=overlaps,
             judged_first_steps=judged_first_steps,
             room=Room(recorded=recorded_bytes(plan.cases, devices, observed)),
+            quiet=frozenset(
+                name for name, device in devices.items() if is_harmless(device.model, idle)
+            ),
         ).settle_all()
         users.end()
         counters.end()
@@ -266,9 +278,25 @@ class _Ahead:
         return [*self.specs] == [launch.id for launch in launches]
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Following:
+    """What may be ordered beside the end of a group: the next launches, each as far as it may go.
+
+    What stands by is not let go on because of a `refusal`; then there are none.
+    """
+
+    through: Mapping[str, AheadThrough] = field(default_factory=dict)
+    launches: Sequence[Launch] = ()
+    refusal: AheadReason = "begins_alone"
+
+
 @dataclass(kw_only=True)
 class _Run:
-    """One run under way."""
+    """One run under way.
+
+    Processes of the next group wait `ahead`, and those of the one behind it may be on `standby`,
+    where records of all of their devices show that this slows nothing (`quiet`).
+    """
 
     plan: Plan
     journal: Journal
@@ -302,6 +330,8 @@ class _Run:
     is_over: bool = False
     is_begun: bool = False
     ahead: _Ahead | None = None
+    standby: _Ahead | None = None
+    quiet: frozenset[str] = frozenset()
     last_ns: int = 0
     room: Room = field(default_factory=Room)
     num_ahead: int = field(default_factory=lambda: min(MOST_AHEAD, usable_cores() - 1))
@@ -380,6 +410,7 @@ class _Run:
             self._prepare([launch for launch in to_make if launch.id not in self.controls])
             counted = [(launch, self.cases[launch.case]) for launch in to_make]
             self._keep_ahead(to_make, supervisor)
+            self._wait_for_standby(supervisor)
             self.counters.before(counted)
             self.users.before(counted, is_ahead=self.ahead is not None)
             is_untimed = not any(launch.is_timed for launch in group)
@@ -390,11 +421,13 @@ class _Run:
             started = self._begin(to_make, meeting, supervisor)
             if is_untimed:
                 self._import_ahead(coming)
-            order = partial(self._order_ahead, started, later)
+            order = partial(self._order_ahead, started, later, supervisor)
             supervisor.until_ended(started, order)
             shutil.rmtree(meeting, ignore_errors=True)  # as its launches may not have met there
             if not all(item.ended and item.ended.outcome == "completed" for item in started):
                 self._end_ahead(supervisor, "earlier_failed")
+            elif self.ahead is None:
+                self._end_ahead(supervisor, "begins_alone")  # what was not told to go on
             self.users.after(counted)
             self.counters.after(counted)
             self._stop_if_full()
@@ -445,47 +478,176 @@ class _Run:
         return []
 
     def _order_ahead(
-        self, running: Sequence[RunningLaunch], later: Sequence[Sequence[str]]
+        self,
+        running: Sequence[RunningLaunch],
+        later: Sequence[Sequence[str]],
+        supervisor: Supervisor,
     ) -> list[RunningLaunch]:
-        """Start the processes of the next group beside the end of this one, where that may be."""
+        """Start processes of coming launches beside the end of this group, where that may be.
+
+        Those of the next group, which go on where they stand by; and those of the group behind it,
+        which then do.
+        """
         group = [item.launch for item in running]
+        following = self._following(group, later)
+        for item in running if following.launches else ():
+            self._read(item)  # for the last time with no other process at work on its device
+        if self.standby is not None:
+            items = self._go_on(self.standby, running, following, supervisor)
+        else:
+            self.ahead, items = self._start_ahead(running, following.launches, following.through)
+        if self.ahead is None or not self.ahead.is_for(following.launches):
+            return items
+        behind = self._to_stand_by(group, following.launches, later)
+        through = dict.fromkeys((launch.id for launch in behind), _DEVICE)
+        self.standby, more = self._start_ahead(running, behind, through, following.launches)
+        return items + more
+
+    def _following(self, group: Sequence[Launch], later: Sequence[Sequence[str]]) -> _Following:
+        """What may be ordered beside the end of a group, which times nothing any more."""
         if not all(map(self._overlaps, group)):
-            return []
+            return _Following()
         following = self._next_group(group, later)
         if not all(map(self._overlaps, following)):
-            return []
+            return _Following()
         is_alone = [self._note_over(launch) for launch in group]
         launches = self._to_follow(group, following)
+        if self.standby is not None and not self.standby.is_for(launches):
+            return _Following(refusal="not_wanted")
         through = {one.id: place for one in launches if (place := self._through(one, group))}
-        if not launches or not all(is_alone) or len(through) < len(launches):
-            return []
-        for item in running:
-            self._read(item)  # for the last time with no other process of the run on its device
+        if not all(is_alone) or len(through) < len(launches):
+            return _Following()
+        return _Following(launches=launches, through=through)
+
+    def _start_ahead(
+        self,
+        running: Sequence[RunningLaunch],
+        launches: Sequence[Launch],
+        through: Mapping[str, AheadThrough],
+        before: Sequence[Launch] = (),
+    ) -> tuple[_Ahead | None, list[RunningLaunch]]:
+        """Start processes beside the end of those that run; `before` are launches between."""
+        group = [*(item.launch for item in running), *before]
         meeting = self._meeting()
-        names = tuple(item.launch.id for item in running if item.ended is None)
         specs: dict[str, LaunchSpec] = {}
         items: list[RunningLaunch] = []
         for launch in launches:
             spec = self._spec(launch, launches, meeting, group)
             place = through[launch.id]
-            self._record(
-                LaunchAhead(
-                    launch=launch.id,
-                    beside=names,
-                    through=place,
-                    recorded_bytes=self._relied_on(launch, place),
-                ),
-                sync=True,
-            )
+            self._order(launch, running, place, before)
             try:
                 self._new_logs(launch)
-                items.append(self._process(launch, replace(spec, ahead=place)))
+                told = replace(spec, ahead=place, stands_by=bool(before))
+                items.append(self._process(launch, told, before))
             except ServerLost:
                 self._record(AheadEnded(launch=launch.id, reason="server_lost"), sync=True)
                 break
             specs[launch.id] = spec
-        self.ahead = _Ahead(specs=specs, meeting=meeting) if specs else None
-        return items
+        return (_Ahead(specs=specs, meeting=meeting) if specs else None), items
+
+    def _order(
+        self,
+        launch: Launch,
+        running: Sequence[RunningLaunch],
+        through: AheadThrough,
+        before: Sequence[Launch] = (),
+    ) -> None:
+        """Record that a process is told to go so far beside the end of those that run."""
+        ordered = LaunchAhead(
+            launch=launch.id,
+            beside=tuple(item.launch.id for item in running if item.ended is None),
+            through=through,
+            recorded_bytes=self._relied_on(launch, through),
+            idle_beside=tuple(one.id for one in before),
+        )
+        self._record(ordered, sync=True)
+
+    # -------------------------------------------------------------- processes that stand by
+
+    def _go_on(
+        self,
+        standby: _Ahead,
+        running: Sequence[RunningLaunch],
+        following: _Following,
+        supervisor: Supervisor,
+    ) -> list[RunningLaunch]:
+        """Let what stands by go on, as it is next; where that may not be, end it."""
+        reason = self._refused(standby, running, following, supervisor)
+        if reason is not None:
+            self._end_ahead(supervisor, reason)
+            return []
+        for launch in following.launches:
+            self._order(launch, running, following.through[launch.id])
+        self.ahead, self.standby = standby, None
+        return supervisor.go_on(following.through)
+
+    def _refused(
+        self,
+        standby: _Ahead,
+        running: Sequence[RunningLaunch],
+        following: _Following,
+        supervisor: Supervisor,
+    ) -> AheadReason | None:
+        """Why what stands by is not told to go on, None where it is."""
+        if not following.launches:
+            return following.refusal
+        lost = self._lost(supervisor.standing_by)
+        if lost is not None:
+            return lost
+        group = [item.launch for item in running]
+        is_other = self._is_told_otherwise(following.launches, standby, group)
+        return "other_orders" if is_other else None
+
+    def _to_stand_by(
+        self, group: Sequence[Launch], nexts: Sequence[Launch], later: Sequence[Sequence[str]]
+    ) -> Sequence[Launch]:
+        """The launches behind the next ones whose processes may wait while those are timed."""
+        place = next(at for at, names in enumerate(later) if nexts[0].id in names)
+        following = self._next_group(nexts, later[place + 1 :])
+        if not all(map(self._overlaps, following)):
+            return []
+        launches = self._to_follow([*group, *nexts], following)
+        return launches if self._may_stand_by(launches, nexts) else []
+
+    def _may_stand_by(self, launches: Sequence[Launch], nexts: Sequence[Launch]) -> bool:
+        """Whether processes may wait beside the next launches, and begin ahead behind them.
+
+        Not where either would begin alone: nothing of the run is on its device then.
+        """
+        used = {name for one in (*nexts, *launches) for name in self._devices(one)}
+        if not (used <= self.quiet and self.users.may_follow_twice(used)):
+            return False
+        cases = [self.cases[one.case] for one in nexts]
+        return all(
+            may_stand_by(launch, before, self.cases[before.case])
+            for launch in launches
+            for before in nexts
+        ) and all(self._has_room(launch, cases) for launch in launches)
+
+    def _has_room(self, launch: Launch, before: Sequence[Case]) -> bool:
+        """Whether its process may set its device up now and wait beside launches of these cases."""
+        case = self.cases[launch.case]
+        device = self.launcher.devices[case.device]
+        return self.room.may_stand_by(device, self._memory(case), before)
+
+    def _devices(self, launch: Launch) -> Sequence[str]:
+        return self.cases[launch.case].all_devices
+
+    def _wait_for_standby(self, supervisor: Supervisor) -> None:
+        """Return once what stands by has its devices set up: that is beside nothing timed."""
+        if self.standby is None:
+            return
+        supervisor.until_set_up()
+        self._stop_if_interrupted()
+        for name in self.standby.specs:
+            self._record(AheadIdle(launch=name), sync=True)
+
+    def _num_waiting(self) -> Mapping[str, int]:
+        """How many processes stand by on each device."""
+        names = () if self.standby is None else self.standby.specs
+        return Counter(name for one in names for name in self._devices(self.launches[one]))
+
+    # -------------------------------------------------------------- what may be ordered ahead
 
     def _overlaps(self, launch: Launch) -> bool:
         """Whether anything may begin beside the end of this launch, or it beside another's."""
@@ -501,7 +663,7 @@ class _Run:
         case = self.cases[launch.case]
         if not launch.is_repeat:
             self.room.held(case.id, self._memory(case))
-        return self.users.is_alone(launch.id, case.all_devices)
+        return self.users.is_alone(launch.id, case.all_devices, self._num_waiting())
 
     def _to_follow(self, group: Sequence[Launch], following: Sequence[Launch]) -> list[Launch]:
         """The launches of the next group that will be made; none unless all may be ordered now."""
@@ -551,29 +713,45 @@ class _Run:
         """End the processes that wait where they cannot make their launches as they are now."""
         if self.ahead is None:
             return
-        lost: AheadReason | None = next(filter(None, map(lost_ahead, supervisor.waiting)), None)
-        meeting, specs = self.ahead.meeting, self.ahead.specs
-        if lost == "server_lost":
-            for item in supervisor.waiting:
-                self.launcher.lose_server(item.case, _library_mode(item.launch), SERVER_ENDED)
+        lost = self._lost(supervisor.waiting)
         if lost is not None:
             self._end_ahead(supervisor, lost)
         elif not self.ahead.is_for(to_make):
             self._end_ahead(supervisor, "not_wanted")
-        elif any(
-            _as_ordered(self._spec(launch, to_make, meeting)) != _as_ordered(specs[launch.id])
-            for launch in to_make
-        ):
+        elif self._is_told_otherwise(to_make, self.ahead):
             self._end_ahead(supervisor, "other_orders")
 
+    def _lost(self, waiting: Sequence[RunningLaunch]) -> AheadReason | None:
+        """Why processes that wait cannot make their launches; a lost server is not used again."""
+        lost: AheadReason | None = next(filter(None, map(lost_ahead, waiting)), None)
+        for item in waiting if lost == "server_lost" else ():
+            self.launcher.lose_server(item.case, _library_mode(item.launch), SERVER_ENDED)
+        return lost
+
+    def _is_told_otherwise(
+        self, launches: Sequence[Launch], ahead: _Ahead, running: Sequence[Launch] = ()
+    ) -> bool:
+        """Whether processes that wait were told of their launches what is not so now."""
+        return any(
+            _as_ordered(self._spec(launch, launches, ahead.meeting, running))
+            != _as_ordered(ahead.specs[launch.id])
+            for launch in launches
+        )
+
     def _end_ahead(self, supervisor: Supervisor, reason: AheadReason) -> None:
-        """End the processes that wait, if any do, and record why."""
-        if self.ahead is None:
+        """End the processes that wait, if any do, and record why.
+
+        What stands by goes with those that wait before it: it has nothing to wait beside.
+        """
+        behind: AheadReason = reason if self.ahead is None or reason in OF_ALL else "begins_alone"
+        ended = [(self.ahead, reason), (self.standby, behind)]
+        if self.ahead is None and self.standby is None:
             return
-        names, self.ahead = [*self.ahead.specs], None
+        self.ahead = self.standby = None
         supervisor.end_waiting()
-        for name in names:
-            self._record(AheadEnded(launch=name, reason=reason), sync=True)
+        for one, why in ended:
+            for name in () if one is None else one.specs:
+                self._record(AheadEnded(launch=name, reason=why), sync=True)
 
     def _meeting(self) -> Path:
         """A folder of its own for launches that are started at once."""
@@ -769,8 +947,10 @@ class _Run:
         self._record(started, sync=True)
         self.observer.launch_started(launch, mode)
 
-    def _process(self, launch: Launch, spec: LaunchSpec) -> RunningLaunch:
-        """Start a launch's first process; raises ServerLost."""
+    def _process(
+        self, launch: Launch, spec: LaunchSpec, before: Sequence[Launch] = ()
+    ) -> RunningLaunch:
+        """Start a launch's first process, which stands by beside those `before`; raises ServerLost."""
         case, begin_ns = self.cases[launch.case], time.monotonic_ns()
         child = self.launcher.start(replace(spec, ordered_ns=begin_ns), *self._logs_of(launch))
         return running_launch(
@@ -782,6 +962,7 @@ class _Run:
             has_stepped=self.history.has_stepped(case),
             is_ahead=bool(spec.ahead),
             builds_ahead=spec.ahead not in ("", "device"),
+            idle_beside=tuple(one.id for one in before),
         )
 
     def _spec(
@@ -793,10 +974,10 @@ class _Run:
     ) -> LaunchSpec:
         """What a launch is told; `together` are all that are started at once, and may meet.
 
-        `running` are those beside whose end it is ordered.
+        `running` are those beside whose end it is ordered, and those between.
         """
         case = self.cases[launch.case]
-        number = next((one.number for one in running if one.case == launch.case), None)
+        numbers = [one.number for one in running if one.case == launch.case]
         beside = tuple(self.cases[one.case].device for one in together)
         return LaunchSpec(
             launch=launch.id,
@@ -804,7 +985,7 @@ class _Run:
             vendor=self.launcher.vendor(case).name,
             protocol=self.plan.protocol,
             is_timed=launch.is_timed,
-            check_last=self.history.checks_last(case, launch.number, number),
+            check_last=self.history.checks_last(case, launch.number, numbers),
             seed=case_seed(self.seed, case),
             data=None if self.data is None else str(self.data),
             artifacts_folder=str(self._artifacts(case)),
@@ -854,10 +1035,15 @@ class _Run:
         self.users.take(event)
 
     def _read(self, item: RunningLaunch) -> None:
+        waiting = self._num_waiting()
         for name in item.case.all_devices:
             values = self.launcher.vendor(item.case).read(self.launcher.devices[name])
+            if waiting.get(name) and USED in values:
+                values = {**values, USED: None}  # some of it is what stands by there
             self.readings.read(item.launch.id, name, values)
-        self.users.inside(item.launch.id, item.case.all_devices, is_ready=bool(item.ready))
+        self.users.inside(
+            item.launch.id, item.case.all_devices, is_ready=bool(item.ready), waiting=waiting
+        )
 
     def _finish(self, item: RunningLaunch, ended: LaunchEnded) -> None:
         self._record(ended, sync=True)

@@ -332,6 +332,7 @@ def _make_launches(
         ahead=ahead,
         scratch=scratch_folder,
         observed=qualified_file.load_observed(),
+        idle=prepared.qualified.idle,
         judged_first_steps=judged_first_steps(prepared.criteria, prepared.plan.cases),
     )
     session = sessions.current(journal.lines)
