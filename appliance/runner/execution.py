@@ -950,7 +950,10 @@ class _Run:
     def _process(
         self, launch: Launch, spec: LaunchSpec, before: Sequence[Launch] = ()
     ) -> RunningLaunch:
-        """Start a launch's first process, which stands by beside those `before`; raises ServerLost."""
+        """Start a launch's first process, which may stand by beside those `before` it.
+
+        Raises ServerLost.
+        """
         case, begin_ns = self.cases[launch.case], time.monotonic_ns()
         child = self.launcher.start(replace(spec, ordered_ns=begin_ns), *self._logs_of(launch))
         return running_launch(

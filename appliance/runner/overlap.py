@@ -107,7 +107,7 @@ class Room:
     def held(self, case: str, values: Mapping[str, float | None]) -> None:
         """Note what a device says once the steps of a launch are over, alone on it.
 
-        Where a process stood by, it is more than the launch held, so that later ones have less room.
+        Where a process stood by it is more than the launch held: later ones have less room then.
         """
         used = values.get(USED)
         if used is not None:

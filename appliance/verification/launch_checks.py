@@ -29,6 +29,8 @@ from appliance.planning.launch_constants import (
 )
 from appliance.records.journal import (
     END,
+    AheadEnded,
+    AheadIdle,
     AheadThrough,
     Artifact,
     Block,
@@ -93,7 +95,8 @@ class _RankRecords:
 
     `boot` counts the resumptions and sessions before its start: the journal's clock begins anew
     with each. `ahead` is the order of a process that was started before the launch began, and
-    `ordered_ns` when that was.
+    `ordered_ns` when that was: the last one, of a process that had stood by, which was ordered and
+    set up at the moments `stood_by_ns`.
     """
 
     plan: Plan
@@ -105,6 +108,7 @@ class _RankRecords:
     lines: list[Line] = field(default_factory=list)
     ahead: LaunchAhead | None = None
     ordered_ns: int | None = None
+    stood_by_ns: tuple[int, int] | None = None
     ended: LaunchEnded | None = None
     wall_ns: int | None = None
 
@@ -138,21 +142,49 @@ def check_launches(plan: Plan, lines: Sequence[Line]) -> None:
     _check_mismatches(ranks)
 
 
+@dataclass(kw_only=True)
+class _Orders:
+    """What processes were told before their launches began, and when those that stood by were."""
+
+    last: dict[str, tuple[LaunchAhead, int]] = field(default_factory=dict)
+    set_up: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def take(self, line: Line) -> None:
+        """Note a line about a process that was started ahead."""
+        event = line.event
+        if isinstance(event, LaunchAhead):
+            self.last[event.launch] = event, line.monotonic_ns
+        elif isinstance(event, AheadIdle) and event.launch in self.last:
+            self.set_up[event.launch] = self.last[event.launch][1], line.monotonic_ns
+        elif isinstance(event, AheadEnded):
+            self.set_up.pop(event.launch, None)
+
+    def of(
+        self, event: LaunchStarted
+    ) -> tuple[LaunchAhead | None, int | None, tuple[int, int] | None]:
+        """Last order of the process that makes a launch now, its moment, and those of its set-up.
+
+        The first and the last of these are None where it was not started ahead, or never stood by.
+        """
+        ahead, ordered_ns = self.last.pop(event.launch, (None, None))
+        stood_by_ns = self.set_up.pop(event.launch, None)
+        return (ahead, ordered_ns, stood_by_ns) if event.is_ahead else (None, None, None)
+
+
 def _gathered(plan: Plan, lines: Sequence[Line]) -> Iterator[_RankRecords]:
     """What each rank of each launch said; of an untimed launch that was made again, the last."""
     cases = {case.id: case for case in plan.cases}
     launches = {launch.id: launch for launch in plan.launches}
     by_launch: dict[str, dict[int, _RankRecords]] = {}
-    ordered: dict[str, tuple[LaunchAhead, int]] = {}
+    orders = _Orders()
     boot = 0
     for number, line in enumerate(lines, 1):
         event = line.event
         boot += isinstance(event, RunResumed | SessionBegan)
-        if isinstance(event, LaunchAhead):
-            ordered[event.launch] = event, line.monotonic_ns
-        elif isinstance(event, LaunchStarted):
+        orders.take(line)
+        if isinstance(event, LaunchStarted):
             launch = launches[event.launch]
-            ahead, ordered_ns = ordered.pop(event.launch, (None, None))
+            ahead, ordered_ns, stood_by_ns = orders.of(event)
             by_launch[launch.id] = {
                 rank: _RankRecords(
                     plan=plan,
@@ -161,8 +193,9 @@ def _gathered(plan: Plan, lines: Sequence[Line]) -> Iterator[_RankRecords]:
                     rank=rank,
                     begin_ns=line.monotonic_ns,
                     boot=boot,
-                    ahead=ahead if event.is_ahead else None,
-                    ordered_ns=ordered_ns if event.is_ahead else None,
+                    ahead=ahead,
+                    ordered_ns=ordered_ns,
+                    stood_by_ns=stood_by_ns,
                 )
                 for rank in range(cases[launch.case].ranks)
             }
@@ -434,7 +467,14 @@ def _stages_ahead(records: _RankRecords, times: Mapping[TimedStage, int]) -> str
         return f"reports {stage} from before it began, which no process does that waits"
     if min(times.values(), default=0) < 0:
         return "reports stages of no time, or of less"
-    if sum(times.values()) > (records.begin_ns - records.ordered_ns) * CLOCK_SLACK:
+    ordered_ns, waited = records.ordered_ns, sum(times.values())
+    if records.stood_by_ns is not None:
+        begin_ns, idle_ns = records.stood_by_ns
+        set_up = sum(times.get(stage, 0) for stage in BEFORE_BUILD)
+        waited -= set_up
+        if set_up > (idle_ns - begin_ns) * CLOCK_SLACK:
+            return "took longer to set its device up than it had before others were timed"
+    if waited > (records.begin_ns - ordered_ns) * CLOCK_SLACK:
         return "has stages before its begin that together take longer than it waited"
     return ""
 

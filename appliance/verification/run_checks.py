@@ -30,6 +30,7 @@ from appliance.planning.launch_constants import (
     MOST_SESSIONS,
     SEGMENTED,
     SHARED_MEMORY,
+    may_stand_by,
     may_step_ahead,
 )
 from appliance.planning.plan import (
@@ -45,6 +46,7 @@ from appliance.planning.seeds import is_secret
 from appliance.records.criteria import Criteria
 from appliance.records.journal import (
     AheadEnded,
+    AheadIdle,
     AttemptBegun,
     Block,
     Calibrated,
@@ -79,8 +81,10 @@ from appliance.records.journal import (
 )
 from appliance.records.json import sha256, to_json
 from appliance.records.plan import Bounds, Case, Launch, Plan
+from appliance.records.qualified import IdleNeighbour
 from appliance.records.suite import Framework, LibraryMode
 from appliance.records.system import System
+from appliance.scheduling.idle_neighbours import is_harmless
 from appliance.scheduling.left_time import LeftTime
 from appliance.storage import suite_file, units
 from appliance.vendors.registry import unknown_vendor
@@ -297,8 +301,9 @@ class _Walk:
     once a process goes on with it, until a launch starts that was not made before. A fork server is
     `unhealthy` once its probe failed or it was lost, so that losing servers cannot be used to
     choose results; the next one in its place has `left_out` workloads whose import is why, of which
-    nothing is forked then; `ahead` are launches whose processes wait, `is_calibrated` those under
-    way that have compared their clocks, `num_blocks` counts the blocks that they have timed;
+    nothing is forked then; `ahead` are launches whose processes wait, `standby` the orders of those
+    that wait behind these, of which `idle` are set up. `is_calibrated` are launches under way that
+    have compared their clocks, `num_blocks` counts the blocks that they have timed;
     `forked_by` is the server of each launch that was forked, `frameworks` what forks the launches
     of a case. A group after the `last_place` is not begun in this session, as its time was over
     when that one had ended. `left_time` says which launches that are not assured there was time
@@ -328,6 +333,8 @@ class _Walk:
     attempt: int = 0
     open: set[str] = field(default_factory=set)
     ahead: set[str] = field(default_factory=set)
+    standby: dict[str, LaunchAhead] = field(default_factory=dict)
+    idle: set[str] = field(default_factory=set)
     shares_memory: set[str] = field(default_factory=set)
     cramped: set[str] = field(default_factory=set)
     is_calibrated: set[str] = field(default_factory=set)
@@ -458,6 +465,8 @@ def _resume(walk: _Walk, event: RunResumed) -> None:
         raise walk.fault("the launches said to be interrupted are not those that were running")
     walk.halted = set(walk.open)
     walk.ahead.clear()  # what waited has ended with its parent
+    walk.standby.clear()
+    walk.idle.clear()
     walk.unexcused.clear()
     walk.unhealthy.clear()
     walk.left_out.clear()
@@ -539,6 +548,10 @@ def _count_users(walk: _Walk, event: UsersCounted) -> None:
             raise walk.fault(f"{launch.id} is counted on {event.device}, where it does not run")
     if (event.moment == "inside") != (event.launch in walk.open):
         raise walk.fault(f"processes on {event.device} are counted at another moment than is said")
+    there = (walk.cases[walk.launches[name].case].all_devices for name in walk.standby)
+    num_waiting = sum(event.device in names for names in there)
+    if event.num_waiting != (num_waiting if event.moment == "inside" else 0):
+        raise walk.fault(f"{event.num_waiting} processes are said to wait on {event.device}")
 
 
 def _log(walk: _Walk, event: KernelLogRead | KernelLogged | NotObserved) -> None:
@@ -594,6 +607,7 @@ def _start(walk: _Walk, event: LaunchStarted) -> None:
     _require_hashed(walk, f"launch {launch.id} starts, which is timed" if launch.is_timed else "")
     walk.is_calibrated.discard(launch.id)
     walk.shares_memory.discard(launch.id)
+    walk.shares_memory.update({launch.id} if walk.standby else ())
     walk.num_blocks.pop(launch.id, None)
     walk.is_beginning &= is_again
     walk.ended.pop(launch.id, None)
@@ -610,19 +624,89 @@ def _order_ahead(walk: _Walk, event: LaunchAhead) -> None:
     for name in sorted(walk.open):
         if not _is_over(walk, name):
             raise walk.fault(f"launch {launch.id} is started beside {name}, which is timed still")
-        if not _comes_next(walk, launch, walk.launches[name]):
-            raise walk.fault(f"launch {launch.id} is started ahead, and is not made next")
+    if event.idle_beside:
+        _stand_by(walk, event, launch)
+    else:
+        _follow(walk, event, launch)
     is_forked = walk.plan.protocol.mode == "forked" and launch.id not in walk.controls
     if not (is_forked and case.is_of_one_process) or case.fresh_because:
         raise walk.fault(f"launch {launch.id} is started ahead, where its process begins alone")
-    if launch.id in walk.ahead or launch.session != walk.session:
+    if {launch.id} & {*walk.ahead, *walk.standby} or launch.session != walk.session:
         raise walk.fault(f"launch {launch.id} is started ahead a second time, or in a pause")
     if event.through == "first_step" and not may_step_ahead(launch, case):
         raise walk.fault(f"launch {launch.id} is stepped ahead, and its first step is timed")
     if event.through != "device":
         _build_beside(walk, event)
         _build_first(walk, event, launch)
-    walk.ahead.add(launch.id)
+    if event.idle_beside:
+        walk.standby[launch.id] = event
+    else:
+        walk.ahead.add(launch.id)
+
+
+def _follow(walk: _Walk, event: LaunchAhead, launch: Launch) -> None:
+    """The next launch that needs a process is made by the one that stands by for it, if one does.
+
+    That one is ordered beside the end of the launches that it waited for, and no other before it.
+    """
+    if not all(_comes_next(walk, launch, walk.launches[name]) for name in walk.open):
+        raise walk.fault(f"launch {launch.id} is started ahead, and is not made next")
+    if not walk.standby:
+        return
+    order = walk.standby.pop(launch.id, None)
+    is_set_up = launch.id in walk.idle
+    if order is None or not is_set_up or set(event.beside) != set(order.idle_beside):
+        raise walk.fault(f"launch {launch.id} is ordered, and the process of another stands by")
+    walk.idle.discard(launch.id)
+
+
+def _stand_by(walk: _Walk, event: LaunchAhead, launch: Launch) -> None:
+    """A process stands by behind the group that waits, of which each launch is timed beside it.
+
+    One group does, with its devices set up and no more.
+    """
+    if set(event.idle_beside) != walk.ahead or len(event.idle_beside) != len(walk.ahead):
+        raise walk.fault(f"launch {launch.id} stands by beside others than those that are next")
+    for name in event.idle_beside:
+        before = walk.launches[name]
+        case = walk.cases[before.case]
+        if not _comes_next(walk, launch, before):
+            raise walk.fault(f"launch {launch.id} stands by, and is not made after {name}")
+        if event.through != "device" or not may_stand_by(launch, before, case):
+            raise walk.fault(f"launch {launch.id} stands by beside {name}, where none waits")
+        if case.id in walk.cramped:
+            raise walk.fault(f"launch {launch.id} stands by beside {name}, which had lacked memory")
+    if any(walk.places[name] != walk.places[launch.id] for name in walk.standby):
+        raise walk.fault(f"launch {launch.id} stands by while the process of another does")
+
+
+def _set_up(walk: _Walk, event: AheadIdle) -> None:
+    """What stands by is set up once, and beside nothing."""
+    if event.launch not in walk.standby or event.launch in walk.idle or walk.open:
+        raise walk.fault(f"launch {event.launch} is set up, where no process stands by for it")
+    walk.idle.add(event.launch)
+
+
+def check_standbys(
+    plan: Plan, system: System, idle: Sequence[IdleNeighbour], lines: Iterable[Line]
+) -> None:
+    """EvidenceError where a launch is timed beside a process that waits, and no record allows it.
+
+    `idle` are the records of the bundle, by which that slows no step on a model of device.
+    """
+    models = {device.id: device.model for device in system.identity.devices}
+    quiet = {name for name, model in models.items() if is_harmless(model, idle)}
+    cases = {case.id: case for case in plan.cases}
+    launches = {launch.id: cases[launch.case] for launch in plan.launches}
+    ordered = (line.event for line in lines if isinstance(line.event, LaunchAhead))
+    for event in ordered:
+        beside = (event.launch, *event.idle_beside) if event.idle_beside else ()
+        used = {name for one in beside for name in launches[one].all_devices}
+        if not used <= quiet:
+            raise EvidenceError(
+                f"journal.jsonl: launch {event.launch} stands by on {min(used - quiet)}, and no "
+                "qualified record shows that this slows nothing there"
+            )
 
 
 def check_first_steps(plan: Plan, criteria: Criteria, lines: Iterable[Line]) -> None:
@@ -706,9 +790,11 @@ def _is_over(walk: _Walk, name: str) -> bool:
 
 
 def _end_ahead(walk: _Walk, event: AheadEnded) -> None:
-    if event.launch not in walk.ahead:
+    if event.launch not in {*walk.ahead, *walk.standby}:
         raise walk.fault(f"a process of launch {event.launch} ends that was not started ahead")
     walk.ahead.discard(event.launch)
+    walk.standby.pop(event.launch, None)
+    walk.idle.discard(event.launch)
 
 
 def _check_turn(walk: _Walk, event: LaunchStarted) -> None:
@@ -723,12 +809,15 @@ def _check_turn(walk: _Walk, event: LaunchStarted) -> None:
     walk.ahead.discard(event.launch)
     if any(walk.places[name] != walk.places[event.launch] for name in walk.ahead):
         raise walk.fault(f"launch {event.launch} starts while the process of another waits")
+    for name, order in walk.standby.items():
+        if not (event.is_ahead and event.launch in order.idle_beside and name in walk.idle):
+            raise walk.fault(f"launch {event.launch} starts while that of {name} is not set up")
 
 
 def _time(walk: _Walk, event: Block | Calibrated | PhaseBegan | Warmed | Witnessed) -> None:
     """What is timed is of a launch that runs, and no process is started ahead beside it."""
     _record(walk, event.launch)
-    if walk.ahead:
+    if walk.ahead or not walk.idle.issuperset(walk.standby):
         raise walk.fault(f"launch {event.launch} is timed beside the start of another's process")
     if isinstance(event, Block) and event.rank == 0:
         walk.num_blocks[event.launch] = walk.num_blocks.get(event.launch, 0) + 1
@@ -737,8 +826,8 @@ def _time(walk: _Walk, event: Block | Calibrated | PhaseBegan | Warmed | Witness
 
 
 def _require_none_ahead(walk: _Walk) -> None:
-    if walk.ahead:
-        name = min(walk.ahead)
+    if walk.ahead or walk.standby:
+        name = min({*walk.ahead, *walk.standby})
         raise walk.fault(f"launch {name} was started ahead, and what became of it is not said")
 
 
@@ -962,6 +1051,7 @@ RULES: Mapping[type, Callable[[_Walk, Any], None]] = {
     NotObserved: _log,
     ServerProbed: _probe,
     LaunchAhead: _order_ahead,
+    AheadIdle: _set_up,
     AheadEnded: _end_ahead,
     LaunchStarted: _start,
     Block: _time,

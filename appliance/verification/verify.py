@@ -621,6 +621,7 @@ def _checked_conduct(bundle: Bundle, moment: datetime) -> str:
     run_checks.check_bounds(bundle.plan, bundle.criteria)
     run_checks.check_conduct(bundle.plan, bundle.lines, digests)
     run_checks.check_first_steps(bundle.plan, bundle.criteria, bundle.lines)
+    run_checks.check_standbys(bundle.plan, bundle.system, bundle.qualified.idle, bundle.lines)
     launch_checks.check_launches(bundle.plan, bundle.lines)
     fold_checks.check_folds(bundle.plan, bundle.lines)
     check_stress(bundle.plan, bundle.lines)
