@@ -95,11 +95,12 @@ class Turn:
         if self.to_report:
             self.to_report = False
             self.link.send(SetUp(lacks_memory=lacks_memory))
-        word = self.link.wait_for_turn()
-        if isinstance(word, str):
-            return word
-        self.is_due = False
-        self.stages.turn(word)
+        with self.stages.of("wait"):
+            word = self.link.wait_for_turn()
+            if isinstance(word, str):
+                return word
+            self.is_due = False
+            self.stages.turn(word)
         return None
 
 

@@ -40,6 +40,10 @@ def _raise() -> None:
     raise RuntimeError("the device said no")
 
 
+def _lack() -> None:
+    raise MemoryError("launches share it")
+
+
 def _say_that_it_is_ready() -> None:
     """What no process says that has made no step."""
     say_to_runner(adapter(Ready).dump_json(Ready()) + b"\n")
@@ -48,6 +52,7 @@ def _say_that_it_is_ready() -> None:
 FAULTS: Mapping[str, Callable[[], None]] = {
     "none": lambda: None,
     "raise": _raise,
+    "lack": _lack,
     "be_killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "abort": os.abort,
     "hang": lambda: time.sleep(FOREVER),
@@ -61,7 +66,7 @@ class Hasty(Workload[State, torch.Tensor]):
 
     `lacks` builds find no memory before one does, and the launch of the build of number `cramped`
     finds none in its check. Checks take `seconds`, and so does the step of number `hangs_at`, for
-    ever.
+    ever. As the process of number `set_up_at` makes its workload, `set_up` happens.
     """
 
     summary: ClassVar[str] = "Builds as it is told, and writes when it does what"
@@ -76,6 +81,17 @@ class Hasty(Workload[State, torch.Tensor]):
     cramped: int = -1
     seconds: float = 0.3
     hangs_at: int = -1
+    set_up: str = "none"
+    set_up_at: int = -1
+
+    def __post_init__(self) -> None:
+        if self.set_up_at >= 0:
+            path = Path(self.log)
+            number = path.read_text().count("set_up") if path.exists() else 0
+            with self._logged("set_up"):
+                pass
+            if number == self.set_up_at:
+                FAULTS[self.set_up]()
 
     def work(self) -> Work:
         return Work(units=1.0, unit="products")

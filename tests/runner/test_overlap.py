@@ -7,15 +7,15 @@ import signal
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from faulty.vendor import Vendor
 from support.launching import MIB, TESTS, Bench, Seen, assumed_row, bearers, case, plan
+from support.overlapping import FILES, GIB, Overlapping, ahead, done, ended, hasty, made, sound
 
 from appliance.errors import EvidenceError, RunInterrupted
 from appliance.evidence.budget import BudgetSums
@@ -37,7 +37,6 @@ from appliance.records.journal import (
     Reading,
     Repeated,
     RunResumed,
-    RunStarted,
     StageTimes,
     Started,
 )
@@ -49,37 +48,12 @@ from appliance.runner.overlap import Room, may_follow, recorded_bytes
 from appliance.storage.criteria_file import load_criteria
 from appliance.storage.journal import Clock
 from appliance.storage.qualified_file import load_observed
-from appliance.verification.launch_checks import check_launches
 from appliance.verification.run_checks import check_conduct, check_first_steps
 
-FILES = {"plan.json": "p", "system.json": "s"}
 MARK = f"BENCH_TEST_MARK={uuid.uuid4().hex}"
-GIB = 2**30
 DEVICES = ("cpu:0", "cpu:1")
 HOUR_NS = 3600 * 10**9
 WORKLOADS = TESTS.parent / "workloads"
-
-
-class Overlapping(Vendor):
-    """Its device tells how much of its memory is used, as an accelerator does."""
-
-    overlaps = True
-    used_bytes: float | None = GIB
-
-    def probe(self) -> tuple[Device, ...]:
-        return tuple(replace(device, memory_bytes=8 * GIB) for device in super().probe())
-
-    def read(self, device: Device) -> Mapping[str, float | None]:
-        return {**super().read(device), "memory_used_bytes": self.used_bytes}
-
-
-class Done(NamedTuple):
-    """A line of the workload's log."""
-
-    what: str
-    pid: int
-    begin: int
-    end: int
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -110,50 +84,6 @@ def healthy(tmp_path_factory: pytest.TempPathFactory, marked: None) -> Healthy:
     bench = made(folder, plan(hasty(folder, launches=3)))
     bench.run()
     return Healthy(folder, bench)
-
-
-def hasty(tmp_path: Path, *, launches: int = 2, **parameters: Any) -> Case:
-    """A case whose first builds are healthy; the others are as it is told."""
-    given = {"log": str(tmp_path / "log"), **parameters}
-    return case("one", workload="faulty.hasty", launches=launches, parameters=given)
-
-
-def made(tmp_path: Path, whole: Plan, **fields: Any) -> Bench:
-    """The bench of a run that was begun as a run is."""
-    bench = Bench(tmp_path / "run", whole, vendor=Overlapping(), **fields)
-    begun = RunStarted(run_id=whole.run_id, plan="p", system="s", pid=1)
-    bench.journal.append(begun)
-    return bench
-
-
-def sound(bench: Bench, *, is_ended: bool = False) -> None:
-    """The journal is one that an auditor lets through."""
-    check_conduct(bench.plan, bench.journal.lines, FILES, is_ended=is_ended)
-    check_launches(bench.plan, bench.journal.lines)
-
-
-def done(tmp_path: Path) -> list[Done]:
-    lines = (line.split() for line in (tmp_path / "log").read_text().splitlines())
-    return [Done(what, *map(int, numbers)) for what, *numbers in lines]
-
-
-def ended(bench: Bench) -> list[tuple[str, str]]:
-    """How each launch ended, in their order."""
-    return [
-        (event.outcome, event.reason) for event in bench.events if isinstance(event, LaunchEnded)
-    ]
-
-
-def ahead(bench: Bench) -> list[tuple[str, str]]:
-    """Which launches were ordered ahead and how far, and which of those were ended and why."""
-    return [
-        (
-            event.launch.rpartition("/")[2],
-            event.through if isinstance(event, LaunchAhead) else event.reason,
-        )
-        for event in bench.events
-        if isinstance(event, LaunchAhead | AheadEnded)
-    ]
 
 
 def test_the_next_process_steps_once_beside_the_checks_and_again_when_it_is_alone(

@@ -20,7 +20,7 @@ from appliance.planning.sessions import rounds
 from appliance.records.journal import Event, InterimAnalysis, LaunchEnded, ServerProbed
 from appliance.records.json import sha256, to_json
 from appliance.records.plan import Case, Launch, Plan, ScheduledRow
-from appliance.records.qualified import ObservedCase
+from appliance.records.qualified import IdleNeighbour, ObservedCase
 from appliance.records.suite import LaunchMode, Protocol
 from appliance.records.workload import Work
 from appliance.runner import execution
@@ -179,6 +179,7 @@ class Bench:
     vendor: Vendor = field(default_factory=Vendor)
     clock: Clock = field(default_factory=Clock)
     observed: tuple[ObservedCase, ...] = ()
+    idle: tuple[IdleNeighbour, ...] = ()
     judged_first_steps: frozenset[str] = frozenset()
     journal: Journal = field(init=False)
 
@@ -210,6 +211,7 @@ class Bench:
             observer=observer or Seen(),
             num_threads=1,
             observed=self.observed,
+            idle=self.idle,
             judged_first_steps=self.judged_first_steps,
         )
 

@@ -1,0 +1,266 @@
+"""Processes that set their devices up two launches ahead, and wait beside what is timed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from support.builders import a_system
+from support.launching import Bench, bearers, plan
+from support.overlapping import GIB, Overlapping, ahead, done, ended, hasty, made, sound
+
+from appliance.errors import EvidenceError, RunInterrupted
+from appliance.records.journal import (
+    AheadIdle,
+    LaunchAhead,
+    LaunchEnded,
+    LaunchStarted,
+    Line,
+    Reading,
+    RunResumed,
+    StageTimes,
+    Started,
+    UsersCounted,
+)
+from appliance.records.qualified import IdleNeighbour, IdlePair
+from appliance.records.system import Device, System
+from appliance.runner import users_log
+from appliance.runner.overlap import Room
+from appliance.scheduling.idle_neighbours import KINDS
+from appliance.vendors.base import DeviceUsers
+from appliance.verification.launch_checks import check_launches
+from appliance.verification.run_checks import check_standbys
+
+MARK = f"BENCH_TEST_MARK={uuid.uuid4().hex}"
+
+
+class Counting(Overlapping):
+    """Its device can be counted on, and shows nobody."""
+
+    used_bytes = 2.0**20
+
+    def users(self, device: Device) -> DeviceUsers | None:
+        del device
+        return DeviceUsers(count=None, memory_bytes=None, hint="nobody is named")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def marked() -> Iterator[None]:
+    """Children find the workload, and are found by the mark."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+        patch.setenv(*MARK.split("="))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    yield
+    assert not bearers(MARK)
+
+
+def shown(slower: float = 1.0) -> tuple[IdleNeighbour, ...]:
+    """A record by which steps beside a process that waits take so many times as long."""
+    pairs = tuple(
+        IdlePair(alone=1.0 + 1e-4 * number, beside=slower * (1.0 + 1e-4 * ((7 * number) % 24)))
+        for number in range(24)
+    )
+    return (
+        IdleNeighbour(
+            model="Test",
+            stack={"torch": "1"},
+            device="d",
+            pairs=dict.fromkeys(KINDS, pairs),
+            disturbed="",
+            source="s",
+            recorded_utc="2026-01-01T00:00:00Z",
+            bench_version="0",
+        ),
+    )
+
+
+class Chain(NamedTuple):
+    """A run of an untimed launch and six timed ones, and its folder."""
+
+    folder: Path
+    bench: Bench
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory, marked: None) -> Chain:
+    """One of whose launches three may begin ahead in a row."""
+    folder = tmp_path_factory.mktemp("chain")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(users_log, "MOST_IN_A_ROW", 3)
+        bench = made(folder, plan(hasty(folder, launches=6)), Counting(), idle=shown())
+        bench.run()
+    return Chain(folder, bench)
+
+
+def order(bench: Bench) -> list[str]:
+    """What became of the launches of one case, by number, in the journal's order."""
+    kinds = {LaunchAhead: "order", AheadIdle: "idle", LaunchStarted: "start", LaunchEnded: "end"}
+    return [
+        f"{kinds[type(event)]} {event.launch.rpartition('/')[2]}"
+        for event in bench.events
+        if isinstance(event, LaunchAhead | AheadIdle | LaunchStarted | LaunchEnded)
+    ]
+
+
+def test_a_device_is_set_up_two_launches_ahead_and_nothing_is_done_beside_what_is_timed(
+    chain: Chain,
+) -> None:
+    folder, bench = chain
+    sound(bench)
+    assert ended(bench) == [("completed", "")] * 7
+    assert order(bench) == [
+        *("start 0", "end 0", "start 1"),
+        *("order 2", "order 3", "end 1", "idle 3", "start 2"),
+        *("order 3", "order 4", "end 2", "idle 4", "start 3"),
+        # The fifth begins alone, so that nothing waits for it or beside it.
+        *("order 4", "end 3", "start 4", "end 4", "start 5"),
+        *("order 6", "end 5", "start 6", "end 6"),
+    ]
+    acts = done(folder)
+    pids = list(dict.fromkeys(act.pid for act in acts if act.what == "step"))
+    for earlier, later in pairwise(pids[2:5]):
+        steps = max(act.end for act in acts if act.pid == earlier and act.what == "step")
+        assert all(act.begin > steps for act in acts if act.pid == later)
+
+
+def test_what_stood_by_tells_its_set_up_and_its_first_step_as_made_ahead(chain: Chain) -> None:
+    bench = chain.bench
+    for number in (3, 4):
+        (times,) = bench.of(f"one@cpu:0/{number}", StageTimes)
+        assert {"device", "build", "first_step"} <= set(times.ahead_ns)
+        assert "build" not in times.wall_ns
+        assert bench.of(f"one@cpu:0/{number}", Started)[0].is_beside
+    (late,) = bench.of("one@cpu:0/3", StageTimes)
+    forged = [
+        replace(line, event=replace(late, ahead_ns={**late.ahead_ns, "device": 10**12}))
+        if line.event is late
+        else line
+        for line in bench.journal.lines
+    ]
+    with pytest.raises(EvidenceError, match="took longer to set its device up than it had"):
+        check_launches(bench.plan, forged)
+
+
+def test_what_waits_is_named_where_processes_and_memory_are_counted(chain: Chain) -> None:
+    """Else it would be taken for somebody else, or its memory for that of the launch."""
+    bench = chain.bench
+    for number in (1, 2, 3, 4):
+        name = f"one@cpu:0/{number}"
+        has_waiting = number in (2, 3)
+        counted = [one for one in bench.of(name, UsersCounted) if one.moment == "inside"]
+        assert counted
+        assert {one.num_waiting for one in counted} == {int(has_waiting)}
+        memory = {one.values["memory_used_bytes"] for one in bench.of(name, Reading)}
+        assert memory == ({None} if has_waiting else {Counting.used_bytes})
+
+
+def a_node() -> System:
+    """The machine of these runs."""
+    system = a_system()
+    identity = replace(system.identity, devices=Overlapping().probe())
+    return replace(system, identity=identity)
+
+
+def test_only_a_record_of_the_bundle_allows_it(chain: Chain) -> None:
+    bench = chain.bench
+    check_standbys(bench.plan, a_node(), shown(), bench.journal.lines)
+    for records in ((), shown(slower=1.1)):
+        with pytest.raises(EvidenceError, match="no qualified record shows that this slows"):
+            check_standbys(bench.plan, a_node(), records, bench.journal.lines)
+
+
+def at_idle(bench: Bench, act: signal.Signals, pid: int = 0) -> None:
+    """Send a signal once the first process stands by: to it, or to another process."""
+    sent: list[int] = []
+
+    def note(line: Line) -> None:
+        if isinstance(line.event, AheadIdle) and not sent:
+            sent.append(pid or max(bearers(MARK)))
+            os.kill(sent[0], act)
+
+    bench.journal.follow(note)
+
+
+def test_a_process_that_is_killed_as_it_stands_by_is_replaced(tmp_path: Path) -> None:
+    bench = made(tmp_path, plan(hasty(tmp_path, launches=3)), idle=shown())
+    at_idle(bench, signal.SIGKILL)
+    bench.run()
+    sound(bench)
+    assert ahead(bench) == [("2", "first_step"), ("3", "device"), ("3", "out_of_memory")]
+    assert ended(bench) == [("completed", "")] * 4
+
+
+def test_a_run_that_is_interrupted_ends_what_stands_by_and_goes_on(tmp_path: Path) -> None:
+    bench = made(tmp_path, plan(hasty(tmp_path, launches=3)), idle=shown())
+    at_idle(bench, signal.SIGINT, os.getpid())
+    with pytest.raises(RunInterrupted):
+        bench.run()
+    assert not bearers(MARK)
+    assert ahead(bench)[2:] == [("2", "interrupted"), ("3", "interrupted")]
+    bench.journal.append(RunResumed(interruption=1, interrupted=(), dropped="", pid=2))
+    bench.run()
+    sound(bench)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason", "result"),
+    [
+        ("lack", "out_of_memory", ("completed", "")),
+        ("raise", None, ("crashed", "RuntimeError")),
+        ("hang", None, ("timed_out", "time_limit")),
+    ],
+)
+def test_a_set_up_that_fails_is_the_result_of_its_launch_unless_it_shared_memory(
+    tmp_path: Path, fault: str, reason: str | None, result: tuple[str, str]
+) -> None:
+    one = replace(hasty(tmp_path, launches=3, set_up=fault, set_up_at=3), time_limit_seconds=10.0)
+    bench = made(tmp_path, plan(one), idle=shown())
+    bench.run()
+    sound(bench)
+    orders = [("2", "first_step"), ("3", "device")]
+    assert ahead(bench) == [*orders, ("3", reason or "first_step")]
+    assert ended(bench) == [*[("completed", "")] * 3, result]
+    assert bench.of("one@cpu:0/3", LaunchStarted)[0].is_ahead == (reason is None)
+
+
+def test_a_case_that_is_decided_ends_the_process_that_stands_by_for_it(tmp_path: Path) -> None:
+    first = hasty(tmp_path, launches=3)
+    whole = plan(first, replace(first, id="two@cpu:0"), interim_analyses=(1, 3))
+    bench = made(
+        tmp_path,
+        whole,
+        idle=shown(),
+        interim_analysis=lambda name: (name.startswith("two"), "decided"),
+    )
+    bench.run()
+    sound(bench)
+    orders = [(one.launch, one.idle_beside) for one in bench.events if isinstance(one, LaunchAhead)]
+    assert ("two@cpu:0/2", ("one@cpu:0/2",)) in orders
+    assert ("2", "not_wanted") in ahead(bench)
+    assert ended(bench)[-1] == ("not_run", "decided")
+
+
+def test_nothing_stands_by_where_the_launch_before_it_has_no_room() -> None:
+    """It is there while that one is checked, which may hold twice what its steps did."""
+    device = Overlapping().probe()[0]
+    one = hasty(Path("/nowhere"))
+
+    def may(used: float, peak: float | None, *cramped: str) -> bool:
+        known = {} if peak is None else {one.id: peak * GIB}
+        room = Room(devices=known, host={one.id: 2**20}, cramped={*cramped})
+        return room.may_stand_by(device, {"memory_used_bytes": used * GIB}, [one])
+
+    assert [may(2.0, 3.0), may(2.0, 3.7), may(3.1, 3.0)] == [True, False, False]
+    assert [may(2.0, None), may(2.0, 3.0, one.id)] == [False, False]
