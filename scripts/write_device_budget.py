@@ -30,7 +30,7 @@ import measured_budget  # noqa: E402 - the same
 import measured_rows  # noqa: E402 - the same
 import measured_stages  # noqa: E402 - the same
 from host_seconds import Compared, Kind, Seconds  # noqa: E402 - the same
-from overlapped import ALONE, Timed, saved  # noqa: E402 - the same
+from overlapped import ALONE, Timed, saved, saved_two_ahead  # noqa: E402 - the same
 from write_suite_times import device_of, inputs_of  # noqa: E402 - the same
 
 from appliance.errors import ApplianceError  # noqa: E402 - the same
@@ -58,6 +58,7 @@ REPEATS = 3
 SEARCHED = "-searched"
 OPENED = "opened"
 HowLong = Literal["scaled", "serial", "measured"]
+TWO_AHEAD = "where a process that waits is shown to slow no step (set-ups two launches ahead)"
 NODE_SECONDS, SMOKE_SECONDS, ACCEPTANCE_SECONDS, USEFUL = 360.0, 60.0, 1800.0, 0.5
 """The aims: of `node` and `smoke` with 5 launches a case, of `acceptance` with one."""
 OPERANDS = 3
@@ -437,6 +438,11 @@ def less(parts: Sequence[Parts]) -> tuple[float, float]:
     return saved(in_order(parts), setup=setup), saved(repeats, setup=setup)
 
 
+def less_two_ahead(parts: Sequence[Parts]) -> float:
+    """Seconds less again of the launches of a suite whose devices are set up two launches ahead."""
+    return saved_two_ahead(in_order(parts), setup=min(one.setup for one in parts))
+
+
 def facts_of(suite: str, name: str) -> dict[str, bool]:
     """Fields of Parts: whether outputs are checked later, it is inference, a first step counts."""
     case = next(one for one in planned(suite) if one.id.partition("@")[0] == name)
@@ -649,6 +655,7 @@ def _smoke_sums(parts: Sequence[Parts]) -> dict[str, float]:
         f"between {made} launches, {1e3 * _between():.0f} ms each": made * _between(),
         "of it beside the end of the launch before, less": beside,
         f"**{made} launches**": _smoke_seconds(parts),
+        f"the same {TWO_AHEAD}": _smoke_seconds(parts) - less_two_ahead(parts),
         "the same with the operations that builds handed over before": _smoke_seconds(as_before),
         "the same with digests of the first host, by 0.12.0": _smoke_seconds(digests),
         "the same with all stages of the second, slower host": _smoke_seconds(second_host_parts()),
@@ -807,6 +814,7 @@ def node() -> Iterator[str]:
         f"{duration(whole)}, of which {useful / whole:.0%} useful, and {duration(beside)} more "
         f"beside the end of the launch before"
     )
+    yield f"- the same {TWO_AHEAD}: {duration(whole - less_two_ahead(parts))}"
     wide = _node_seconds(serial)[0]
     before = _node_seconds(node_parts("measured"))[0]
     yield (

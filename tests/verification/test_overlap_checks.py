@@ -11,6 +11,7 @@ from support.builders import PROTOCOL, a_case, a_plan, chain, healthy_events
 from appliance.errors import EvidenceError
 from appliance.records.journal import (
     AheadEnded,
+    AheadIdle,
     Block,
     Event,
     LaunchAhead,
@@ -22,13 +23,14 @@ from appliance.records.journal import (
     StageTimes,
     Started,
     TimedStage,
+    UsersCounted,
 )
 from appliance.verification.launch_checks import check_launches
 from appliance.verification.run_checks import check_conduct
 
 FILES = {"plan.json": "p", "system.json": "s"}
 PLAN = a_plan(a_case(), protocol=replace(PROTOCOL, mode="forked"))
-FIRST, SECOND = "gemm@cpu:0/1", "gemm@cpu:0/2"
+FIRST, SECOND, THIRD = (f"gemm@cpu:0/{number}" for number in (1, 2, 3))
 Forge = Callable[[list[Event]], list[Event]]
 S = 10**9
 
@@ -244,3 +246,162 @@ def test_a_launch_that_is_fresh_by_rule_is_not_started_ahead() -> None:
     ]
     with pytest.raises(EvidenceError, match="where its process begins alone"):
         check_conduct(plan, chain(events), FILES)
+
+
+# ------------------------------------------------------------------ processes that stand by
+
+NEXT = LaunchAhead(launch=SECOND, beside=(FIRST,), through="build")
+STANDS_BY = LaunchAhead(launch=THIRD, beside=(FIRST,), through="device", idle_beside=(SECOND,))
+IDLE = AheadIdle(launch=THIRD)
+GOES_ON = LaunchAhead(launch=THIRD, beside=(SECOND,), through="build")
+
+
+def standing_by(**stages: float) -> list[Event]:
+    """A run whose third timed launch was set up beside the end of the first one, and waited.
+
+    `stages` are seconds of what its process did before its launch began; a line takes one.
+    """
+    ahead = {"device": 0.5, "build": 0.4, **stages}
+    put: dict[tuple[type[Event], str], tuple[Event, ...]] = {
+        (LaunchEnded, FIRST): (NEXT, STANDS_BY),
+        (LaunchStarted, SECOND): (IDLE,),
+        (LaunchEnded, SECOND): (GOES_ON,),
+        (LaunchEnded, THIRD): (
+            StageTimes(
+                launch=THIRD,
+                rank=0,
+                wall_ns={"timed": 1},
+                ahead_ns={name: round(seconds * S) for name, seconds in ahead.items()},  # type: ignore[misc]
+            ),
+        ),
+    }
+    events: list[Event] = []
+    for event in healthy_events(PLAN):
+        if isinstance(event, RunStarted):
+            event = replace(event, plan="p", system="s")  # noqa: PLW2901 - changed on the way
+        name = getattr(event, "launch", "")
+        events += put.get((type(event), name), ())
+        if isinstance(event, LaunchStarted) and name in (SECOND, THIRD):
+            event = replace(event, is_ahead=True)  # noqa: PLW2901
+        events.append(event)
+    return events
+
+
+def changed(one: Event, *others: Event) -> Forge:
+    """Puts others in the place of an event, or nothing."""
+    return lambda events: [
+        new for event in events for new in (others if event is one else (event,))
+    ]
+
+
+COUNTED = UsersCounted(
+    device="cpu:0", count=2, memory_bytes=None, hint="", launch=SECOND, moment="inside"
+)
+FORGED_STANDBYS: dict[str, tuple[Forge, str]] = {
+    "built beside what is timed": (
+        changed(STANDS_BY, replace(STANDS_BY, through="build")),
+        f"{THIRD} stands by beside {SECOND}, where none waits",
+    ),
+    "beside others than the next": (
+        changed(STANDS_BY, replace(STANDS_BY, idle_beside=(FIRST,))),
+        "stands by beside others than those that are next",
+    ),
+    "before the next one": (
+        lambda events: changed(NEXT, STANDS_BY)(changed(STANDS_BY, NEXT)(events)),
+        "stands by beside others than those that are next",
+    ),
+    "twice": (changed(STANDS_BY, STANDS_BY, STANDS_BY), "a second time"),
+    "for another behind the first": (
+        changed(STANDS_BY, STANDS_BY, replace(STANDS_BY, launch="gemm@cpu:0/4")),
+        "gemm@cpu:0/4 stands by, and is not made after",
+    ),
+    "while the launch before is timed": (
+        lambda events: at(Block, FIRST, NEXT, STANDS_BY)(changed(NEXT)(changed(STANDS_BY)(events))),
+        "which is timed still",
+    ),
+    "set up beside what is timed": (
+        lambda events: at(LaunchStarted, SECOND, IDLE, is_after=True)(changed(IDLE)(events)),
+        f"{SECOND} starts while that of {THIRD} is not set up",
+    ),
+    "set up after all": (
+        lambda events: at(LaunchEnded, SECOND, IDLE)(changed(IDLE)(events)),
+        f"{SECOND} starts while that of {THIRD} is not set up",
+    ),
+    "set up where none stands by": (
+        at(LaunchStarted, FIRST, IDLE),
+        "where no process stands by for it",
+    ),
+    "begun without an order": (
+        changed(GOES_ON),
+        f"{THIRD} is not made by the process that waits for it",
+    ),
+    "gone on beside what is timed": (
+        lambda events: at(Block, SECOND, GOES_ON)(changed(GOES_ON)(events)),
+        "which is timed still",
+    ),
+    "made by another process": (
+        lambda events: [
+            replace(event, is_ahead=False)
+            if isinstance(event, LaunchStarted) and event.launch == THIRD
+            else event
+            for event in events
+        ],
+        "is not made by the process that waits for it",
+    ),
+    "beside a launch that began alone": (
+        lambda events: [
+            replace(event, is_ahead=False)
+            if isinstance(event, LaunchStarted) and event.launch == SECOND
+            else event
+            for event in at(LaunchStarted, SECOND, replace(ENDED, launch=SECOND))(events)
+        ],
+        f"{SECOND} starts while that of {THIRD} is not set up",
+    ),
+    "hidden among those that are counted": (
+        at(Block, SECOND, COUNTED),
+        "0 processes are said to wait on cpu:0",
+    ),
+    "counted where none waits": (
+        at(Block, THIRD, replace(COUNTED, launch=THIRD, num_waiting=1)),
+        "1 processes are said to wait on cpu:0",
+    ),
+}
+
+
+def test_a_process_that_stood_by_is_let_through() -> None:
+    assert fault(standing_by()) == ""
+    counted = at(Block, SECOND, replace(COUNTED, num_waiting=1))
+    assert fault(counted(standing_by())) == ""
+
+
+def test_a_process_that_stood_by_and_was_ended_leaves_its_launch_to_another() -> None:
+    ended = changed(GOES_ON, AheadEnded(launch=THIRD, reason="begins_alone"))(standing_by())
+    told = [
+        replace(event, ahead_ns={})
+        if isinstance(event, StageTimes)
+        else replace(event, is_ahead=False)
+        if isinstance(event, LaunchStarted) and event.launch == THIRD
+        else event
+        for event in ended
+    ]
+    assert fault(told) == ""
+
+
+@pytest.mark.parametrize("name", FORGED_STANDBYS)
+def test_a_process_that_does_more_than_stand_by_is_found(name: str) -> None:
+    forge, sentence = FORGED_STANDBYS[name]
+    assert sentence in fault(forge(standing_by()))
+
+
+@pytest.mark.parametrize(
+    ("stages", "sentence"),
+    [
+        ({"device": 60.0}, "took longer to set its device up than it had before others were timed"),
+        ({"build": 60.0}, "stages before its begin that together take longer than it waited"),
+        ({"first_step": 0.1}, "reports first_step from before it began"),
+    ],
+)
+def test_work_of_a_process_that_stood_by_is_held_to_its_time(
+    stages: dict[str, float], sentence: str
+) -> None:
+    assert sentence in fault(standing_by(**stages))
