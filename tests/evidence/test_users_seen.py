@@ -114,6 +114,15 @@ def test_a_process_that_is_ours_is_no_other() -> None:
     assert "2 other processes" in disturbance(case_of(beside(1, 3, USED)), a_node())
 
 
+def test_a_process_of_the_run_that_waits_is_ours_too() -> None:
+    events = [
+        replace(event, num_waiting=1) if getattr(event, "moment", "") == "inside" else event
+        for event in beside(0, 2, IDLE)
+    ]
+    seen = users_by_device([case_of(events)])[DEVICE]
+    assert {one.count - one.num_ours for one in seen if one.count} == {0}
+
+
 @pytest.mark.parametrize(
     ("before", "inside", "gap"),
     [(0, 1, ""), (None, None, REFUSED), (0, 0, HIDDEN), (1, 2, "")],

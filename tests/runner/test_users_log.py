@@ -200,3 +200,20 @@ def test_a_device_is_looked_at_without_our_own_now_and_then() -> None:
     assert alone == [True] * MOST_IN_A_ROW + [False]
     begun(watched)
     assert watched.log.is_alone(NAME, ON)
+
+
+def test_what_stands_by_is_nobody_else_and_is_not_there_where_the_device_is_looked_at() -> None:
+    watched = Watched()
+    watched.log.begin()
+    twice = []
+    for _ in range(MOST_IN_A_ROW):
+        begun(watched, is_ahead=True)
+        watched.vendor.count = 2  # one of them waits
+        assert watched.log.is_alone(NAME, ON, dict.fromkeys(ON, 1))
+        twice.append(watched.log.may_follow_twice(ON))
+    # The launch after the next one would begin alone: nothing waits for it, nor beside the next.
+    assert twice == [True] * (MOST_IN_A_ROW - 1) + [False]
+    assert {one.num_waiting for one in watched.events[-1:] if isinstance(one, UsersCounted)} == {1}
+    begun(watched, is_ahead=True)
+    watched.vendor.count = 3
+    assert not watched.log.is_alone(NAME, ON, dict.fromkeys(ON, 1))
