@@ -235,6 +235,39 @@ def test_a_set_up_that_fails_is_the_result_of_its_launch_unless_it_shared_memory
     assert bench.of("one@cpu:0/3", LaunchStarted)[0].is_ahead == (reason is None)
 
 
+def test_a_launch_that_lacks_memory_beside_one_that_stood_by_is_interrupted_once(
+    tmp_path: Path,
+) -> None:
+    """On a device that has no room for a build beside another, and nothing waits there again."""
+    whole = plan(hasty(tmp_path, launches=5, cramped=2), interim_analyses=(5,))
+    bench = made(tmp_path, whole, idle=shown())
+    bench.vendor.used_bytes = 2.9 * GIB  # type: ignore[attr-defined]
+    bench.run()
+    sound(bench)
+    assert ahead(bench) == [
+        *[("2", "device"), ("3", "device"), ("3", "device"), ("4", "device")],
+        *[("3", "earlier_failed"), ("4", "earlier_failed")],
+        *[("4", "device"), ("5", "device")],
+    ]
+    assert [reason for _, reason in ended(bench)] == ["", "", "shared_memory", "", "", ""]
+    assert "3 waited beside it" in bench.ended("one@cpu:0/2").detail
+
+
+def test_launches_on_several_devices_stand_by_together(tmp_path: Path) -> None:
+    one = hasty(tmp_path, launches=3, seconds=0.1)
+    cases = [replace(one, id=f"one@{name}", device=name) for name in ("cpu:0", "cpu:1")]
+    groups = [tuple(f"{case.id}/{number}" for case in cases) for number in range(4)]
+    bench = made(tmp_path, plan(*cases, groups=groups), idle=shown())
+    bench.run()
+    sound(bench)
+    assert ended(bench) == [("completed", "")] * 8
+    assert ahead(bench) == [
+        *[("2", "first_step")] * 2,
+        *[("3", "device")] * 2,
+        *[("3", "first_step")] * 2,
+    ]
+
+
 def test_a_case_that_is_decided_ends_the_process_that_stands_by_for_it(tmp_path: Path) -> None:
     first = hasty(tmp_path, launches=3)
     whole = plan(first, replace(first, id="two@cpu:0"), interim_analyses=(1, 3))
