@@ -640,7 +640,7 @@ class _Run:
         supervisor.until_set_up()
         self._stop_if_interrupted()
         for name in self.standby.specs:
-            self._record(AheadIdle(launch=name), sync=True)
+            self._record(AheadIdle(launch=name))
 
     def _num_waiting(self) -> Mapping[str, int]:
         """How many processes stand by on each device."""

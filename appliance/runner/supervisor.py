@@ -523,13 +523,17 @@ def _note_set_up(item: RunningLaunch, message: SetUp) -> None:
 
 
 def _is_idle(item: RunningLaunch) -> bool:
-    """Whether a process that stands by does nothing any more: it waits, or it has ended."""
-    if item.is_set_up or item.departures or item.stop is not None:
+    """Whether a process that stands by does nothing any more: it waits, or the kernel let it go.
+
+    One that the kernel does not let go is waited for no longer than its launch might take.
+    """
+    if item.is_set_up and not item.departures and item.stop is None:
         return True
     try:
-        return item.child.status() is not None
+        is_gone = item.child.status() is not None
     except ServerLost:
         return True
+    return is_gone or time.monotonic() > item.deadline + EXIT_SECONDS
 
 
 def lost_ahead(item: RunningLaunch) -> AheadReason | None:
