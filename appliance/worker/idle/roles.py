@@ -84,7 +84,7 @@ def _faults_sent(answer: int) -> Iterator[None]:
     """Have what is raised meanwhile sent as the answer that is due; then the process ends by it."""
     try:
         yield
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
         what = " ".join(str(error).split())[:LONGEST_FAULT]
         traceback.print_exc()
         send(answer, IdleAnswer(fault=f"{type(error).__name__}: {what}"))
