@@ -42,6 +42,7 @@ LARGEST = 4 * limits.MIB
 SHARE = 0.5
 """Of the minutes that are left it takes no more, or is not begun."""
 LIBRARIES = ("torch",)
+LONGEST_REST_SECONDS = 3.0
 VALUES = (CLOCK, "power_watts", "memory_used_bytes", *(f"throttled_{name}" for name in THROTTLES))
 ON_PROCESSORS = (
     "steps beside a process that waits were not timed: on processors nothing waits beside a launch"
@@ -52,7 +53,8 @@ ON_PROCESSORS = (
 class Pace:
     """How many pairs, and the seconds of a block, of the warm-up before a half, and of the pause.
 
-    The pause is after a process has begun or ended its use of the device, which may stall it.
+    The pause is after a process has begun or ended its use of the device, which may stall it. A
+    half alone rests as much longer as a neighbour took to begin, so that the device is as cool.
     """
 
     pairs: int = max(10, rule().pairs)
@@ -62,9 +64,9 @@ class Pace:
 
     @property
     def seconds(self) -> float:
-        """What the trial takes, with a second and a half for each neighbour and ten to begin."""
-        half = self.settle + self.warm_up + len(KINDS) * self.block
-        return 10.0 + self.pairs * (2 * half + 1.5)
+        """What the trial takes, with a second for each neighbour to begin and ten for the timer."""
+        half = 1.0 + self.settle + self.warm_up + len(KINDS) * self.block
+        return 10.0 + 2 * self.pairs * half
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,6 +254,7 @@ class _Pairs:
     place: Place
     program: IdleProgram
     host: Neighbours = field(default_factory=lambda: Neighbours(Tree()))
+    begin_seconds: float = 0.0
 
     def halves(self) -> Iterator[Half]:
         """One half after the other, in turn the one alone and the one beside first."""
@@ -264,7 +267,9 @@ class _Pairs:
 
     def _half(self, pair: int, *, is_beside: bool) -> Half:
         if is_beside:
-            self.program.begin("neighbour")
+            self._begin_neighbour()
+        else:
+            self.place.sleep(min(self.begin_seconds, LONGEST_REST_SECONDS))
         self.host.read()
         self.place.sleep(self.place.pace.settle)
         users = self.place.vendor.users(self.device)
@@ -287,6 +292,11 @@ class _Pairs:
                 None if used.foreign is None else used.foreign + (used.stolen or 0.0)
             ),
         )
+
+    def _begin_neighbour(self) -> None:
+        begin = time.monotonic()
+        self.program.begin("neighbour")
+        self.begin_seconds = time.monotonic() - begin
 
     def _reading(self, kind: str, values: dict[str, float | None]) -> Callable[[], object]:
         """Reads the device in the middle of a block of the first kind, and of no other."""
