@@ -30,6 +30,7 @@ sys.path.insert(0, str(ROOT))
 from appliance.errors import BenchError, UsageError  # noqa: E402 - runs where nothing is installed
 from appliance.evidence.journal_index import index_of  # noqa: E402 - the same
 from appliance.evidence.repeats import described, repeats_of  # noqa: E402 - the same
+from appliance.qualifying.idle_trial import verdict  # noqa: E402 - the same
 from appliance.qualifying.observation import Seen, grown, merged, repeat_record  # noqa: E402 - the same
 from appliance.qualifying.page import models, page  # noqa: E402 - the same
 from appliance.records.json import sha256, to_json  # noqa: E402 - the same
@@ -100,7 +101,7 @@ def _lines(result: Recorded) -> Iterator[str]:
         what = f"{one.num_clean} clean repeats" if one.num_clean else "no deterministic form"
         yield f"{one.workload} {one.version} on {one.model}: {what}, {len(one.devices)} device(s)"
     for idle in result.qualified.idle:
-        yield f"beside a process that waits on {idle.model}: {idle_words(idle)}"
+        yield f"beside a process that waits on {idle.model}: {verdict(idle)}"
 
 
 def main(arguments: Sequence[str]) -> int:

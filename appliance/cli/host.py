@@ -209,7 +209,7 @@ def qualify(
     ] = 20.0,
     vendor: VendorOption = None,
     workload: Annotated[
-        list[str] | None, typer.Option(help="A workload to make; all without any.")
+        list[str] | None, typer.Option(help="Make it alone: a workload, or idle_neighbour.")
     ] = None,
     data: DataOption = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Only what it came to.")] = False,
@@ -217,8 +217,10 @@ def qualify(
 ) -> None:
     """Show on this machine that the suite is right for a device, and record what it did.
 
-    Most valuable first: small rows with a first seed, then a second, full sizes, repeats, a control
-    in fresh processes, and what is left of full sizes.
+    On accelerators it first times steps beside a process that waits on the device: about 70 s for
+    each model. Then the most valuable: small rows with a first seed, then a second, full sizes,
+    repeats, a control in fresh processes, and what is left of full sizes. --workload may be given
+    several times; without idle_neighbour among them nothing is timed beside a process that waits.
     """
     if not (quiet or as_json):
         say("qualifying: probing this node and planning the rows")
@@ -235,8 +237,11 @@ def qualify(
     if as_json:
         print_json(to_data(result.qualified))
     else:
+        for note in result.notes:
+            say(note)
         left = f"; {result.num_left} small rows are left: the same command goes on with them"
-        say(sentence(result.qualified) + (left if result.num_left else ""))
+        if options.has_rows:
+            say(sentence(result.qualified) + (left if result.num_left else ""))
         say(f"written: {', '.join(map(str, result.files))}")
     raise typer.Exit(result.exit_code)
 

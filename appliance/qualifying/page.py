@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from statistics import median
 
 from appliance.evidence import budget
+from appliance.qualifying.idle_trial import TIMED_ALONE, TIMED_BESIDE
 from appliance.qualifying.rows import CONTROL
-from appliance.records.qualified import ObservedCase, Qualified, QualifiedRecord
+from appliance.records.qualified import IdleNeighbour, ObservedCase, Qualified, QualifiedRecord
 from appliance.scheduling import launch_kinds
+from appliance.scheduling.idle_neighbours import is_harmless, ratios, rulings
 from appliance.version import in_order
 
 GIB = 2**30
@@ -35,14 +38,16 @@ def page(qualified: Qualified, model: str) -> str:
     rows = (one for one in qualified.observed if one.model == model)
     observed = sorted(rows, key=lambda one: one.case)
     records = [one for one in qualified.record if one.model == model]
+    idle = [one for one in qualified.idle if one.model == model]
     parts = [
-        _head(model, observed, records),
+        _head(model, observed, records, idle),
         _failures(observed),
         _rows("Small rows", [one for one in observed if one.size == "small"]),
         _rows("Full sizes", [one for one in observed if one.size == "full"]),
         _near(observed),
         _repeats(records),
         _fresh(observed),
+        _idle(model, idle),
         _budget(observed),
         _not_made(observed),
     ]
@@ -73,8 +78,13 @@ def is_faulty(one: ObservedCase) -> bool:
 # ------------------------------------------------------------------ parts
 
 
-def _head(model: str, observed: Sequence[ObservedCase], records: Sequence[QualifiedRecord]) -> str:
-    both: list[ObservedCase | QualifiedRecord] = [*records]
+def _head(
+    model: str,
+    observed: Sequence[ObservedCase],
+    records: Sequence[QualifiedRecord],
+    idle: Sequence[IdleNeighbour],
+) -> str:
+    both: list[ObservedCase | QualifiedRecord | IdleNeighbour] = [*records, *idle]
     both += [one for one in observed if is_made(one)]
     if not both:
         return f"# {model}\n\nNothing is recorded of this model."
@@ -82,7 +92,7 @@ def _head(model: str, observed: Sequence[ObservedCase], records: Sequence[Qualif
     for one in both:
         for name, value in one.stack.items():
             stack.setdefault(name, {})[value] = None
-    devices = {name for one in both for name in one.devices}
+    devices = {name for one in both for name in _devices(one)}
     dates = sorted(one.recorded_utc for one in both)
     versions = in_order(one.bench_version for one in both)
     span = (
@@ -95,6 +105,10 @@ def _head(model: str, observed: Sequence[ObservedCase], records: Sequence[Qualif
         f"{named}.\n\nTimes are reported, and are no limit of anything. Written of the record by "
         "`bench qualify`; not by hand."
     )
+
+
+def _devices(one: ObservedCase | QualifiedRecord | IdleNeighbour) -> tuple[str, ...]:
+    return (one.device,) if isinstance(one, IdleNeighbour) else one.devices
 
 
 def _failures(observed: Sequence[ObservedCase]) -> str:
@@ -210,6 +224,37 @@ def _what_of_it(one: ObservedCase) -> str:
     return _RULED[launch_kinds.ruling(one)]
 
 
+def _idle(model: str, records: Sequence[IdleNeighbour]) -> str:
+    """What steps took beside a process that waits, and what follows for launches of the model."""
+    if not records:
+        return ""
+    lines = ["| kind of step | alone | beside over alone | ruling |", "|---|---|---|---|"]
+    lines += [row for one in records for row in _idle_rows(one)]
+    follows = TIMED_BESIDE if is_harmless(model, records) else TIMED_ALONE
+    lines += ["", f"{follows[0].upper()}{follows[1:]}."]
+    reasons = sorted({one.disturbed for one in records if one.disturbed})
+    if reasons:
+        lines += ["", f"\\* these are not the steps of a quiet machine: {'; '.join(reasons)}."]
+    return _section("Beside a process that waits", [_IDLE_INTRO, "", *lines])
+
+
+_IDLE_INTRO = (
+    "Steps while another process of the same run holds a context of the device and memory and "
+    "waits, in pairs of blocks, one beside it and one without. "
+    f"The margin is {launch_kinds.rule().margin:.0%}:"
+)
+
+
+def _idle_rows(record: IdleNeighbour) -> Iterator[str]:
+    found = ratios(record)
+    for kind, ruled in rulings(record).items():
+        ratio = found[kind]
+        alone = _seconds(median(pair.alone for pair in record.pairs[kind]))
+        words = NONE if ratio is None else launch_kinds.ratio_words(ratio)
+        ruling = "not ruled\\*" if record.disturbed else ruled or "too few pairs"
+        yield f"| {kind} | {alone} | {words} | {ruling} |"
+
+
 def _budget(observed: Sequence[ObservedCase]) -> str:
     """What the launches of all rows spent their time on; nothing where no record says it."""
     spent = budget.together(one.stage_seconds for one in observed)
@@ -258,5 +303,6 @@ def _memory(value: int | None) -> str:
 
 def models(qualified: Qualified) -> Iterator[str]:
     """The models that records are of, each once."""
-    of_cases = [one.model for one in qualified.observed]
-    yield from dict.fromkeys([*of_cases, *(one.model for one in qualified.record)])
+    named = [one.model for one in qualified.observed]
+    named += [one.model for one in qualified.record]
+    yield from dict.fromkeys([*named, *(one.model for one in qualified.idle)])

@@ -127,12 +127,13 @@ def slug(text: str) -> str:
 
 def by_file(qualified: Qualified) -> dict[str, Qualified]:
     """The records as the files that they are checked in as, by name."""
-    all_of_them = (*qualified.record, *qualified.observed, *qualified.idle)
-    names = dict.fromkeys(file_name(one.model, one.stack) for one in all_of_them)
+    names = dict.fromkeys(map(_file_of, qualified.record))
+    names |= dict.fromkeys(map(_file_of, qualified.observed))
+    names |= dict.fromkeys(map(_file_of, qualified.idle))
 
     def of(name: str) -> Qualified:
         def is_in(one: QualifiedRecord | ObservedCase | IdleNeighbour) -> bool:
-            return file_name(one.model, one.stack) == name
+            return _file_of(one) == name
 
         return Qualified(
             record=tuple(filter(is_in, qualified.record)),
@@ -141,6 +142,10 @@ def by_file(qualified: Qualified) -> dict[str, Qualified]:
         )
 
     return {name: of(name) for name in names}
+
+
+def _file_of(one: QualifiedRecord | ObservedCase | IdleNeighbour) -> str:
+    return file_name(one.model, one.stack)
 
 
 def parse_qualified(data: bytes, name: str) -> Qualified:

@@ -1,8 +1,9 @@
 """The verb `qualify`: show on this machine that the suite is right for a device.
 
-It is made in stages (`qualifying.schedule`), each a run of its own with a plan and a journal, so
-that a row which crashes, hangs or exhausts memory takes no other down, and a stop loses one launch
-at most. Called again with the same folder it goes on with what is left.
+First it times steps beside a process that waits (`qualifying.idle_stage`). Rows are made in stages
+(`qualifying.schedule`), each a run of its own with a plan and a journal, so that a row which
+crashes, hangs or exhausts memory takes no other down, and a stop loses one launch at most. Called
+again with the same folder it goes on with what is left.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from appliance.evidence.qualification import device_digest, stack
 from appliance.planning import placement, workload_manifest
 from appliance.planning.plan import PlanInputs, make_plan, requests
 from appliance.probe import node
-from appliance.qualifying import observation, page, rows, runs, schedule
+from appliance.qualifying import idle_stage, observation, page, rows, runs, schedule
 from appliance.qualifying.rows import Shipped, row_of
 from appliance.readiness.out_folder import check_writable
 from appliance.records.json import Record, from_json, sha256, to_json
@@ -61,7 +62,10 @@ REDUCED = "smoke-all"
 
 @dataclass(frozen=True, kw_only=True)
 class QualifyOptions:
-    """What is qualified, where to, and how long; `workloads` empty means all."""
+    """What is qualified, where to, and how long; `workloads` empty means all.
+
+    Among them `idle_stage.NAME` stands for the trial of a process that waits, which is no row.
+    """
 
     out: Path
     minutes: float
@@ -76,6 +80,19 @@ class QualifyOptions:
                 f"--minutes is {self.minutes:g}: give a number from {LEAST_MINUTES:g} to "
                 f"{MOST_MINUTES:g}"
             )
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The workloads whose rows are made; empty where it is all of them, or none."""
+        return tuple(name for name in self.workloads if name != idle_stage.NAME)
+
+    @property
+    def has_rows(self) -> bool:
+        return bool(self.rows) or not self.workloads
+
+    @property
+    def names_idle(self) -> bool:
+        return idle_stage.NAME in self.workloads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,18 +121,24 @@ def read_state(path: Path) -> State:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What a qualification came to; `num_left` are small rows that were not made with a seed."""
+    """What a qualification came to; `num_left` are small rows that were not made with a seed.
+
+    `notes` are lines on steps beside a process that waits; `lacks_idle`: they were asked for by
+    name, and not timed.
+    """
 
     qualified: Qualified
     files: tuple[Path, ...]
     num_left: int
+    notes: tuple[str, ...] = ()
+    lacks_idle: bool = False
 
     @property
     def exit_code(self) -> int:
-        """1 where a row showed a fault, 3 where small rows are left, else 0."""
+        """1 where a row showed a fault, 3 where small rows or what was named are left, else 0."""
         if any(page.is_faulty(one) for one in self.qualified.observed):
             return 1
-        return 3 if self.num_left else 0
+        return 3 if self.num_left or self.lacks_idle else 0
 
 
 def shipped() -> Shipped:
@@ -138,7 +161,7 @@ def qualify(
     """
     deadline = time.monotonic() + 60.0 * options.minutes
     known = known or shipped()
-    rows.check_names(known, options.workloads)
+    rows.check_names(known, options.rows)
     check_writable(options.out)
     with execution.interruption() as signalled:
         work = _Qualification(
@@ -182,6 +205,7 @@ class _Qualification:
     state: State = field(init=False)
     data: Path | None = field(init=False)
     failed: set[tuple[str, bool]] = field(init=False)
+    idle: idle_stage.IdleStage = field(init=False)
     stage_end: float = 0.0
     rates: Sequence[float] = ()
     reasons: dict[tuple[str, bool], str] = field(default_factory=dict)
@@ -201,6 +225,10 @@ class _Qualification:
                     f"{self.options.out} was begun on another machine or with other libraries "
                     f"({'; '.join(changed[:3])}): name another folder with --out"
                 )
+        place = idle_stage.Place(vendor=vendor, system=probed, interrupted=self.signalled)
+        if self.options.names_idle and not place.is_measured:
+            raise UsageError(f"{idle_stage.ON_PROCESSORS}: leave --workload {idle_stage.NAME} out")
+        self.idle = idle_stage.IdleStage(out=self.options.out, place=place)
 
     def _state(self) -> State:
         """What was fixed when the qualification began, or is now."""
@@ -224,7 +252,15 @@ class _Qualification:
 
     def make(self) -> None:
         """Make the stages one after another, until the minutes are over or a person stops it."""
-        chosen = self.options.workloads
+        if self.options.names_idle or not self.options.workloads:
+            self.idle.make(
+                lambda: self.left_seconds, lambda line: self.observer.preflight_warnings((line,))
+            )
+        if self.options.has_rows:
+            self._make_rows()
+
+    def _make_rows(self) -> None:
+        chosen = self.options.rows
         available = datasets.available_datasets(self.data)
         suites: dict[str, Callable[[], Suite]] = {
             "small": lambda: rows.small(self.known, chosen, available),
@@ -378,7 +414,8 @@ class _Qualification:
         named = {(one.case, one.size) for one in made}
         rest = {(one.case, one.size): one for one in self.lacking}
         lacking = tuple(one for place, one in rest.items() if place not in named)
-        qualified = replace(seen, observed=(*made, *lacking))
+        idle = tuple(self.idle.records.values())
+        qualified = replace(seen, observed=(*made, *lacking), idle=idle)
         out = self.options.out
         files = [out / bundle.QUALIFIED]
         bundle.write(files[0], to_json(qualified))
@@ -390,7 +427,13 @@ class _Qualification:
             one.size == "small" and one.num_seeds < seeds and self._could_be_made(one)
             for one in made
         )
-        return Result(qualified=qualified, files=tuple(files), num_left=num_left)
+        return Result(
+            qualified=qualified,
+            files=tuple(files),
+            num_left=num_left,
+            notes=tuple(self.idle.notes),
+            lacks_idle=self.options.names_idle and not self.idle.is_whole,
+        )
 
     def _could_be_made(self, one: ObservedCase) -> bool:
         return (one.case, True) not in self.failed and not {

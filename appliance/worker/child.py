@@ -6,10 +6,10 @@
     python -m appliance.worker.entry rank PARENT      one rank of it, where ranks are not forked
     python -m appliance.worker.entry agent PARENT     one torchrun of several that start such ranks
     python -m appliance.worker.entry serve PARENT     a fork server: see forkserver.py
-    python -m appliance.worker.entry idle PARENT      times steps beside a process that waits: see
-                                                      idle/hub.py
-    python -m appliance.worker.entry idle-role PARENT ROLE   one of its two processes, where they are
-                                                             not forked
+    python -m appliance.worker.entry idle PARENT      times steps beside a process that waits:
+                                                      see idle/hub.py
+    python -m appliance.worker.entry idle-role PARENT ROLE   one of its two processes, where they
+                                                             are not forked
 
 PARENT is the number of the process that the child dies with, PIPE that of a descriptor which a
 launch closes when it has imported; workloads that are named behind it are imported before. A launch

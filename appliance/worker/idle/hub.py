@@ -1,4 +1,4 @@
-"""The process that begins and ends the timer and its neighbour, and passes on what is asked of them.
+"""The process that begins and ends the timer and its neighbour, and passes on what is asked.
 
 It has imported torch and has run nothing, as a fork server has, so the two are forks of it wherever
 launches are; elsewhere each is a program of its own. It is asked in `IdleRequest` lines on standard

@@ -25,7 +25,7 @@ LONGEST_FAULT = 200
 def timer(answer: int) -> None:
     """Hold what the steps need, and time a block of them each time it is asked."""
     asked = requests()
-    with _faults_sent(answer):
+    with faults_sent(answer):
         begun = next(asked)
         device = _device(begun)
         kinds = steps.steps(device, begun.memory_bytes)
@@ -38,7 +38,7 @@ def timer(answer: int) -> None:
 def neighbour(answer: int) -> None:
     """Hold a context, memory and what a product leaves, as after a build, and do nothing more."""
     asked = requests()
-    with _faults_sent(answer):
+    with faults_sent(answer):
         begun = next(asked)
         device = _device(begun)
         held = steps.held(device, begun.memory_bytes)
@@ -80,11 +80,11 @@ def _device(begun: IdleRequest) -> torch.device:
 
 
 @contextmanager
-def _faults_sent(answer: int) -> Iterator[None]:
+def faults_sent(answer: int) -> Iterator[None]:
     """Have what is raised meanwhile sent as the answer that is due; then the process ends by it."""
     try:
         yield
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
         what = " ".join(str(error).split())[:LONGEST_FAULT]
         traceback.print_exc()
         send(answer, IdleAnswer(fault=f"{type(error).__name__}: {what}"))

@@ -36,14 +36,14 @@ LARGE_BYTES = 8 * 2**30
 """Memory of a device from which on it takes the large sizes: 2.3 GiB."""
 
 
-def sizes(memory_bytes: int) -> Sizes:
-    """What fills a device of so much memory."""
-    return LARGE if memory_bytes >= LARGE_BYTES else SMALL
+def sizes(device: torch.device, memory_bytes: int) -> Sizes:
+    """What fills an accelerator of so much memory; processors have the small sizes."""
+    return LARGE if device.type != "cpu" and memory_bytes >= LARGE_BYTES else SMALL
 
 
 def steps(device: torch.device, memory_bytes: int) -> Mapping[str, Step]:
     """The steps by their kind; none makes memory of its own but for the products' outputs."""
-    size = sizes(memory_bytes)
+    size = sizes(device, memory_bytes)
     left = torch.ones(size.side, size.side, device=device, dtype=torch.bfloat16)
     single = torch.ones(size.side // 2, size.side // 2, device=device)
     values, small = torch.ones(size.values, device=device), torch.ones(64, device=device)
