@@ -491,7 +491,8 @@ class _Run:
         group = [item.launch for item in running]
         following = self._following(group, later)
         for item in running if following.launches else ():
-            self._read(item)  # for the last time with no other process at work on its device
+            if item.ended is None:
+                self._read(item)  # for the last time with no other process at work on its device
         if self.standby is not None:
             items = self._go_on(self.standby, running, following, supervisor)
         else:
@@ -602,6 +603,8 @@ class _Run:
         self, group: Sequence[Launch], nexts: Sequence[Launch], later: Sequence[Sequence[str]]
     ) -> Sequence[Launch]:
         """The launches behind the next ones whose processes may wait while those are timed."""
+        if not self.quiet:
+            return []
         place = next(at for at, names in enumerate(later) if nexts[0].id in names)
         following = self._next_group(nexts, later[place + 1 :])
         if not all(map(self._overlaps, following)):

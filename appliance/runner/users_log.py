@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from appliance.evidence.disturbance import HELD_BYTES, SETTLED_NS
-from appliance.records.journal import Event, Started, UsersCounted, WorkerEvent
+from appliance.records.journal import Event, LaunchEnded, Started, UsersCounted, WorkerEvent
 from appliance.records.plan import Case, Launch
 from appliance.records.system import Device
 from appliance.records.vocabulary import possible
@@ -73,7 +73,9 @@ class UsersLog:
         self._left.update(dict.fromkeys(devices, self.now()))
 
     def take(self, event: Event) -> None:
-        """Note how far a launch has come."""
+        """Note how far a launch has come; one that has ended is not counted any more."""
+        if isinstance(event, LaunchEnded):
+            self._stages[event.launch] = DONE
         if isinstance(event, WorkerEvent) and event.launch in self._stages:
             stage = STARTED if isinstance(event, Started) else REPORTED
             self._stages[event.launch] = max(self._stages[event.launch], stage)

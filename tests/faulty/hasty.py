@@ -65,8 +65,8 @@ class Hasty(Workload[State, torch.Tensor]):
     """`fault` happens in the build of every launch after the first `healthy` ones.
 
     `lacks` builds find no memory before one does, and the launch of the build of number `cramped`
-    finds none in its check. Checks take `seconds`, and so does the step of number `hangs_at`, for
-    ever. As the process of number `set_up_at` makes its workload, `set_up` happens.
+    finds none in its check. Checks take `seconds`, steps `step_seconds`, and the step of number
+    `hangs_at` for ever. As the process of number `set_up_at` makes its workload, `set_up` happens.
     """
 
     summary: ClassVar[str] = "Builds as it is told, and writes when it does what"
@@ -81,6 +81,7 @@ class Hasty(Workload[State, torch.Tensor]):
     cramped: int = -1
     seconds: float = 0.3
     hangs_at: int = -1
+    step_seconds: float = 0.0
     set_up: str = "none"
     set_up_at: int = -1
 
@@ -124,6 +125,7 @@ class Hasty(Workload[State, torch.Tensor]):
     def step(self, state: State) -> torch.Tensor:
         with self._logged("step"):
             matrix = state.matrices[state.cycle.advance()]
+            time.sleep(self.step_seconds)
             if state.cycle.number == self.hangs_at:
                 time.sleep(FOREVER)
             return matrix @ matrix

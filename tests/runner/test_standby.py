@@ -253,17 +253,27 @@ def test_a_launch_that_lacks_memory_beside_one_that_stood_by_is_interrupted_once
     assert "3 waited beside it" in bench.ended("one@cpu:0/2").detail
 
 
-def test_launches_on_several_devices_stand_by_together(tmp_path: Path) -> None:
-    one = hasty(tmp_path, launches=3, seconds=0.1)
-    cases = [replace(one, id=f"one@{name}", device=name) for name in ("cpu:0", "cpu:1")]
+@pytest.mark.parametrize("idle", [(), shown()], ids=["alone", "standing by"])
+def test_launches_on_several_devices_are_followed_together(
+    tmp_path: Path, idle: tuple[IdleNeighbour, ...]
+) -> None:
+    """One of them has ended long before the other times nothing any more."""
+    cases = [
+        replace(
+            hasty(tmp_path, launches=3, seconds=0.1, step_seconds=seconds),
+            id=f"one@{name}",
+            device=name,
+        )
+        for name, seconds in (("cpu:0", 0.0), ("cpu:1", 0.25))
+    ]
     groups = [tuple(f"{case.id}/{number}" for case in cases) for number in range(4)]
-    bench = made(tmp_path, plan(*cases, groups=groups), idle=shown())
+    bench = made(tmp_path, plan(*cases, groups=groups), Counting(), idle=idle)
     bench.run()
     sound(bench)
     assert ended(bench) == [("completed", "")] * 8
     assert ahead(bench) == [
         *[("2", "first_step")] * 2,
-        *[("3", "device")] * 2,
+        *[("3", "device")] * (2 if idle else 0),
         *[("3", "first_step")] * 2,
     ]
 
