@@ -655,7 +655,7 @@ def _follow(walk: _Walk, event: LaunchAhead, launch: Launch) -> None:
         return
     order = walk.standby.pop(launch.id, None)
     is_set_up = launch.id in walk.idle
-    if order is None or not is_set_up or set(event.beside) != set(order.idle_beside):
+    if order is None or not is_set_up or not set(event.beside) <= set(order.idle_beside):
         raise walk.fault(f"launch {launch.id} is ordered, and the process of another stands by")
     walk.idle.discard(launch.id)
 
