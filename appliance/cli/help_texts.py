@@ -67,7 +67,7 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
     ),
     "qualify": (
         ("bench qualify --out qualified --minutes 60", "an hour of it; again goes on"),
-        ("bench qualify --out qualified --workload idle_neighbour", "beside a waiting process"),
+        ("bench qualify --out qualified --workload idle_neighbour", "that alone"),
     ),
     "selftest": (("bench selftest", "every fault, in minutes"),),
     "doctor": (("bench doctor --out /srv/bench", "ask of the folder that will be written to"),),
@@ -206,7 +206,12 @@ EXIT_CODES: Mapping[str, Mapping[int, str]] = {
         **_EVIDENCE,
         5: _RUN[5],
     },
-    "qualify": {**_PLAIN, 1: "a row showed a fault", 3: "some are left", 130: "interrupted"},
+    "qualify": {
+        **_PLAIN,
+        1: "a row showed a fault",
+        3: "small rows, or what was named, are left",
+        130: "interrupted",
+    },
     "selftest": {0: "every fault was found", 1: "a fault slipped through", 5: _RUN[5]},
     "doctor": {0: "a run can be made here", 2: "something required is missing", 5: _RUN[5]},
     "challenge close": {**_PLAIN, **_EVIDENCE},

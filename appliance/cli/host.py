@@ -209,7 +209,7 @@ def qualify(
     ] = 20.0,
     vendor: VendorOption = None,
     workload: Annotated[
-        list[str] | None, typer.Option(help="Make it alone: a workload, or idle_neighbour.")
+        list[str] | None, typer.Option(help="A workload, or idle_neighbour; all without any.")
     ] = None,
     data: DataOption = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Only what it came to.")] = False,
@@ -217,10 +217,10 @@ def qualify(
 ) -> None:
     """Show on this machine that the suite is right for a device, and record what it did.
 
-    On accelerators it first times steps beside a process that waits on the device: about 70 s for
-    each model. Then the most valuable: small rows with a first seed, then a second, full sizes,
-    repeats, a control in fresh processes, and what is left of full sizes. --workload may be given
-    several times; without idle_neighbour among them nothing is timed beside a process that waits.
+    On accelerators steps are first timed beside a process that waits on the device, once for each
+    model: about 80 s (idle_neighbour; naming workloads alone leaves it out). Then the most valuable
+    first: small rows with a first seed, then a second, full sizes, repeats, a control in fresh
+    processes, and what is left of full sizes.
     """
     if not (quiet or as_json):
         say("qualifying: probing this node and planning the rows")

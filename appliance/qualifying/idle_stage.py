@@ -42,7 +42,9 @@ LARGEST = 4 * limits.MIB
 SHARE = 0.5
 """Of the minutes that are left it takes no more, or is not begun."""
 LIBRARIES = ("torch",)
-LONGEST_REST_SECONDS = 3.0
+LONGEST_REST_SECONDS = 10.0
+IMPORT_SECONDS = 5.0
+"""What importing torch takes, about; a half alone rests as long."""
 VALUES = (CLOCK, "power_watts", "memory_used_bytes", *(f"throttled_{name}" for name in THROTTLES))
 ON_PROCESSORS = (
     "steps beside a process that waits were not timed: on processors nothing waits beside a launch"
@@ -84,6 +86,12 @@ class Place:
     def is_measured(self) -> bool:
         """Whether a process may come to wait beside a launch at all."""
         return self.vendor.torch_type != "cpu"
+
+    @property
+    def seconds(self) -> float:
+        """What a trial takes; where processes are no forks, each imports torch for itself."""
+        imports = 0.0 if self.vendor.fork_safe else 2 * IMPORT_SECONDS * self.pace.pairs
+        return self.pace.seconds + imports
 
     @property
     def devices(self) -> Sequence[Device]:
@@ -128,7 +136,7 @@ class IdleStage:
             self.notes += words(one)
 
     def _make(self, device: Device, left_seconds: float, say: Callable[[str], object]) -> None:
-        takes = self.place.pace.seconds
+        takes = self.place.seconds
         if takes > SHARE * left_seconds:
             left = max(0.0, left_seconds)
             why = f"it takes about {takes:.0f} s, and twice that was not left ({left:.0f} s)"

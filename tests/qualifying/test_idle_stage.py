@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from faulty.forkless import Forkless
 from faulty.simulated import Simulated
 from support.idle_records import idle_trial
 from support.program import WITH_FAULTS
@@ -69,6 +70,17 @@ def test_neighbour_that_fails_is_one_clause(manner: str, clause: str) -> None:
     with pytest.raises(TrialFailed) as failed:
         idle_stage.measure(place.devices[0], place)
     assert str(failed.value) == clause
+
+
+def test_where_launches_are_no_forks_both_processes_are_programs() -> None:
+    pace = replace(SHORT, pairs=1)
+    place = Place(vendor=Forkless(), system=node.probe((Forkless(),)), interrupted=str, pace=pace)
+    trial = idle_stage.measure(place.devices[0], place)
+    assert [(half.is_beside, half.users, half.values.get(CLOCK)) for half in trial.halves] == [
+        (False, None, None),
+        (True, None, None),
+    ]
+    assert all(half.step_seconds.keys() == set(KINDS) for half in trial.halves)
 
 
 class Failing(Simulated):

@@ -14,6 +14,7 @@ from support.program import WITH_FAULTS, called
 
 from appliance.cli.progress import Silent
 from appliance.errors import EvidenceError, OutputError, UsageError
+from appliance.qualifying import idle_stage
 from appliance.qualifying.rows import Shipped
 from appliance.records.json import Scalar, to_json
 from appliance.records.qualified import ObservedCase, Qualified
@@ -93,6 +94,7 @@ def test_rows_that_hang_and_crash_take_no_other_down(misbehaved: tuple[Path, Res
         assert rows[name].step_seconds
         assert {one.num_outside for one in rows[name].checks} == {0}
     assert [one.num_clean for one in result.qualified.record] == [2]  # of two rows, one each
+    assert result.notes == (idle_stage.ON_PROCESSORS,)
 
 
 def test_page_and_records_say_what_was_seen(misbehaved: tuple[Path, Result]) -> None:
@@ -203,6 +205,10 @@ def test_full_disk_is_one_sentence_and_what_was_seen_is_kept(small_disk: Path) -
         (("--minutes", "0"), "--minutes is 0: give a number from 0.1 to 10080"),
         (("--workload", "gemn"), 'there is no workload "gemn" (did you mean "gemm"?)'),
         (("--vendor", "none"), 'there is no vendor called "none"'),
+        (
+            ("--vendor", "cpu", "--workload", idle_stage.NAME),
+            "on processors nothing waits beside a launch: leave --workload idle_neighbour out",
+        ),
     ],
 )
 def test_wrong_option_is_one_sentence(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
