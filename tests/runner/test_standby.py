@@ -225,7 +225,7 @@ def test_a_run_that_is_interrupted_ends_what_stands_by_and_goes_on(tmp_path: Pat
 def test_a_set_up_that_fails_is_the_result_of_its_launch_unless_it_shared_memory(
     tmp_path: Path, fault: str, reason: str | None, result: tuple[str, str]
 ) -> None:
-    one = replace(hasty(tmp_path, launches=3, set_up=fault, set_up_at=3), time_limit_seconds=10.0)
+    one = replace(hasty(tmp_path, launches=3, set_up=fault, set_up_at=3), time_limit_seconds=6.0)
     bench = made(tmp_path, plan(one), idle=shown())
     bench.run()
     sound(bench)
@@ -260,17 +260,19 @@ def test_launches_on_several_devices_are_followed_together(
     """One of them has ended long before the other times nothing any more."""
     cases = [
         replace(
-            hasty(tmp_path, launches=3, seconds=0.1, step_seconds=seconds),
+            hasty(tmp_path, launches=3, seconds=0.02, step_seconds=seconds),
             id=f"one@{name}",
             device=name,
         )
-        for name, seconds in (("cpu:0", 0.0), ("cpu:1", 0.25))
+        for name, seconds in (("cpu:0", 0.0), ("cpu:1", 0.2))
     ]
     groups = [tuple(f"{case.id}/{number}" for case in cases) for number in range(4)]
     bench = made(tmp_path, plan(*cases, groups=groups), Counting(), idle=idle)
     bench.run()
     sound(bench)
     assert ended(bench) == [("completed", "")] * 8
+    orders = [one for one in bench.events if isinstance(one, LaunchAhead)]
+    assert any(len(one.beside) == 1 for one in orders)
     assert ahead(bench) == [
         *[("2", "first_step")] * 2,
         *[("3", "device")] * (2 if idle else 0),
