@@ -335,6 +335,9 @@ class _Walk:
     halted: set[str] = field(default_factory=set)
     unexcused: set[str] = field(default_factory=set)
     unhealthy: set[_Server] = field(default_factory=set)
+    lost: set[_Server] = field(default_factory=set)
+    replaced: set[Framework | None] = field(default_factory=set)
+    """In the place of one that was `lost` another is probed, once for each framework."""
     left_out: dict[_Server, set[str]] = field(default_factory=dict)
     forked_by: dict[str, _Server] = field(default_factory=dict)
     frameworks: dict[str, Framework | None] = field(default_factory=dict)
@@ -459,10 +462,17 @@ def _resume(walk: _Walk, event: RunResumed) -> None:
     walk.halted = set(walk.open)
     walk.ahead.clear()  # what waited has ended with its parent
     walk.unexcused.clear()
-    walk.unhealthy.clear()
-    walk.left_out.clear()
+    _forget_servers(walk)
     walk.is_beginning = True
     walk.log_boot = ""
+
+
+def _forget_servers(walk: _Walk) -> None:
+    """A process that goes on starts its own."""
+    walk.unhealthy.clear()
+    walk.lost.clear()
+    walk.replaced.clear()
+    walk.left_out.clear()
 
 
 def _end_session(walk: _Walk, event: SessionEnded) -> None:
@@ -490,8 +500,7 @@ def _begin_session(walk: _Walk, event: SessionBegan) -> None:
     walk.session, walk.is_paused, walk.is_beginning = event.session, False, True
     walk.last_place = math.inf
     walk.log_boot = ""
-    walk.unhealthy.clear()
-    walk.left_out.clear()
+    _forget_servers(walk)
 
 
 def _begin_attempt(walk: _Walk, event: AttemptBegun) -> None:
@@ -773,10 +782,21 @@ def _probe(walk: _Walk, event: ServerProbed) -> None:
     if event.is_healthy and (event.reason or event.last_words):
         raise walk.fault("a server is healthy and says what is wrong with it")
     server = _Server(event.device, event.ranks, event.framework, event.library_mode)
+    if server in walk.lost:
+        _replace(walk, server)
     if event.without:
         _leave_out(walk, event, server)
     elif not event.is_healthy:
         walk.unhealthy.add(server)
+
+
+def _replace(walk: _Walk, server: _Server) -> None:
+    """Another server takes the place of one that was lost, once for each framework."""
+    if server.framework in walk.replaced:
+        raise walk.fault(f"a server of {server.framework} takes the place of a second one lost")
+    walk.replaced.add(server.framework)
+    walk.lost.discard(server)
+    walk.unhealthy.discard(server)
 
 
 def _leave_out(walk: _Walk, event: ServerProbed, server: _Server) -> None:
@@ -886,6 +906,7 @@ def _end_open(walk: _Walk, launch: Launch, event: LaunchEnded) -> None:
     if event.outcome == "interrupted" and launch.id not in walk.halted:
         if event.reason == SERVER_LOST and launch.id in walk.forked_by:
             walk.unhealthy.add(walk.forked_by[launch.id])
+            walk.lost.add(walk.forked_by[launch.id])
         elif event.reason == SHARED_MEMORY and launch.id in walk.shares_memory:
             walk.cramped.add(launch.case)
         else:
