@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from appliance.challenge.window import inputs_seed
@@ -334,6 +334,7 @@ class _Walk:
     num_blocks: dict[str, int] = field(default_factory=dict)
     halted: set[str] = field(default_factory=set)
     unexcused: set[str] = field(default_factory=set)
+    probed: set[_Server] = field(default_factory=set)
     unhealthy: set[_Server] = field(default_factory=set)
     lost: set[_Server] = field(default_factory=set)
     replaced: set[Framework | None] = field(default_factory=set)
@@ -469,6 +470,7 @@ def _resume(walk: _Walk, event: RunResumed) -> None:
 
 def _forget_servers(walk: _Walk) -> None:
     """A process that goes on starts its own."""
+    walk.probed.clear()
     walk.unhealthy.clear()
     walk.lost.clear()
     walk.replaced.clear()
@@ -769,7 +771,7 @@ def _check_mode(walk: _Walk, launch: Launch, case: Case, event: LaunchStarted) -
 
 def _fork(walk: _Walk, event: LaunchStarted, case: Case, *, is_forbidden: bool) -> None:
     """A launch is forked by a healthy server, and by the framework that its case always has."""
-    server = _Server(case.place, case.ranks, event.framework, event.library_mode)
+    server = _server_of(walk, event, case)
     is_left_out = case.workload in walk.left_out.get(server, ())
     if is_forbidden or is_left_out or server in walk.unhealthy:
         raise walk.fault(f"launch {event.launch} is forked, where a fresh process is wanted")
@@ -778,10 +780,18 @@ def _fork(walk: _Walk, event: LaunchStarted, case: Case, *, is_forbidden: bool) 
     walk.forked_by[event.launch] = server
 
 
+def _server_of(walk: _Walk, event: LaunchStarted, case: Case) -> _Server:
+    """That of the launch's library mode, or the one for both where none was probed for its own."""
+    own = _Server(case.place, case.ranks, event.framework, event.library_mode)
+    both = replace(own, library_mode="default")
+    return both if both in walk.probed and own not in walk.probed else own
+
+
 def _probe(walk: _Walk, event: ServerProbed) -> None:
     if event.is_healthy and (event.reason or event.last_words):
         raise walk.fault("a server is healthy and says what is wrong with it")
     server = _Server(event.device, event.ranks, event.framework, event.library_mode)
+    walk.probed.add(server)
     if server in walk.lost:
         _replace(walk, server)
     if event.without:

@@ -26,6 +26,7 @@ from support.bundles import (
 from support.known_facts import facts_of
 
 from appliance.errors import EvidenceError, UsageError
+from appliance.planning.plan import fresh_controls
 from appliance.records.journal import (
     Block,
     Checked,
@@ -195,6 +196,31 @@ def test_fork_server_that_was_lost_is_used_again_once_it_is_probed_and_no_second
             events.append(ended(f"{CASE}/{number}", "interrupted", "server_lost"))
             events += [healthy_server()] * (str(number) in probed_after)
     draft = Draft(plan=plan, events=tuple(analysed(plan, events)))
+    assert failed(checked(sealed(tmp_path, draft, key))) == faults
+
+
+@pytest.mark.parametrize(("is_probed", "faults"), [(True, []), (False, ["conduct"])])
+def test_server_for_both_library_modes_is_lost_in_both(
+    is_probed: bool,  # noqa: FBT001 - a parameter of the test
+    faults: list[str],
+    key: Key,
+    tmp_path: Path,
+) -> None:
+    """Of a vendor without an environment of its own for repeats one server is probed for both."""
+    draft, repeat = healthy(repeats=3), f"{CASE}/r2"
+    plan = replace(draft.plan, protocol=replace(draft.plan.protocol, mode="forked"))
+    controls = fresh_controls(plan.launches)
+    assert repeat not in controls
+    events: list[Event] = []
+    for event in draft.events:
+        if isinstance(event, LaunchStarted) and event.launch not in controls:
+            events.append(replace(event, mode="forked", framework="torch"))
+        elif getattr(event, "launch", "") != repeat:
+            events.append(event)
+        elif isinstance(event, LaunchEnded):
+            events.append(ended(repeat, "interrupted", "server_lost"))
+            events += [healthy_server()] * is_probed
+    draft = replace(draft, plan=plan, events=tuple(analysed(plan, events)))
     assert failed(checked(sealed(tmp_path, draft, key))) == faults
 
 
