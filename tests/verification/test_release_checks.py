@@ -135,4 +135,5 @@ def test_a_run_that_begins_after_it_is_read_is_refused() -> None:
 
 def test_the_day_of_the_release_is_that_of_the_changelog() -> None:
     text = (Path(__file__).parents[2] / "CHANGELOG.md").read_text()
-    assert re.findall(r"^## (\S+), (\S+)$", text, re.MULTILINE)[0] == (VERSION, RELEASED)
+    released = re.findall(r"^## (\S+), (\d{4}-\d\d-\d\d)$", text, re.MULTILINE)
+    assert released[0] == (VERSION, RELEASED)  # what comes after it is "unreleased"
