@@ -31,7 +31,6 @@ import measured_rows  # noqa: E402 - the same
 import measured_stages  # noqa: E402 - the same
 import repeated_inputs  # noqa: E402 - the same
 from host_seconds import Compared, Kind, Seconds  # noqa: E402 - the same
-from measured_stages import SECOND  # noqa: E402 - the same
 from overlapped import ALONE, Timed, saved  # noqa: E402 - the same
 from write_suite_times import device_of, inputs_of  # noqa: E402 - the same
 
@@ -480,7 +479,7 @@ def smoke_parts() -> list[Parts]:
 
 def second_host_parts() -> list[Parts]:
     """The same, all of it as the second, slower host had it, but for the cases of ONNX Runtime."""
-    second = SECOND
+    second = measured_stages.SECOND
     run = measured_stages.run("smoke", second)
     around = {"setup": run.setup(), "ending": run.ending()}
     measured = [_by_stages(name, second) for name in sorted(run.cases())]
@@ -495,7 +494,7 @@ def _by_stages(name: str, host: Path = measured_stages.FIRST) -> Parts:
     operations that builds hand over no more, and steps that repeated inputs ask for no more.
     """
     protocol = suite_file.load_suite("smoke")[0].protocol
-    own, second = (measured_stages.run("smoke", one) for one in (host, SECOND))
+    own, second = (measured_stages.run("smoke", one) for one in (host, measured_stages.SECOND))
     checks = second.each(name, "timed", "check")
     first_step = own.typical(name, "timed", "first_step")
     digest = second.typical(name, "timed", "digest")
@@ -503,7 +502,7 @@ def _by_stages(name: str, host: Path = measured_stages.FIRST) -> Parts:
         "first_step": own.typical(name, "untimed", "first_step") - first_step,
         "check": second.typical(name, "untimed", "check")
         - median(checks)
-        - repeated_inputs.fewer_seconds(name, SECOND),
+        - repeated_inputs.fewer_seconds(name, measured_stages.SECOND),
         "digest": second.typical(name, "untimed", "digest") - digest,
     }
     clocks = protocol.calibration_seconds - own.calibration_seconds
@@ -645,7 +644,10 @@ def _smoke_sums(parts: Sequence[Parts]) -> dict[str, float]:
     removed = {one.name: _removed(one) for one in parts}
     as_before = [replace(one, build=one.build + removed[one.name]) for one in parts]
     in_all_pairs = [
-        replace(one, extra=one.extra + repeated_inputs.fewer_seconds(one.name, SECOND))
+        replace(
+            one,
+            extra=one.extra + repeated_inputs.fewer_seconds(one.name, measured_stages.SECOND),
+        )
         for one in parts
     ]
     digests = [replace(one, digest=_first_digest(one)) for one in parts]
