@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import lzma
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -42,9 +42,14 @@ class Launch:
 
 @dataclass(frozen=True)
 class Run:
-    """The launches that completed, what passed before each, and what the fork servers took."""
+    """The launches that completed, what passed before each, and what the fork servers took.
+
+    By case, seconds of the steps of its blocks, and the check of its repeated inputs.
+    """
 
     launches: tuple[Launch, ...]
+    blocks: Mapping[str, Sequence[Sequence[float]]]
+    repeated: Mapping[str, Mapping[str, Any]]
     gaps: tuple[float, ...]
     servers: float
     calibration_seconds: float
@@ -79,14 +84,21 @@ def run(suite: str, host: Host = FIRST) -> Run:
     """A recorded run."""
     launches: dict[str, Launch] = {}
     gaps, servers, ended = [], 0.0, None
+    blocks: dict[str, list[list[float]]] = defaultdict(list)
+    repeated: dict[str, Mapping[str, Any]] = {}
     for event, now in _events(suite, host):
         kind, launch = event["kind"], event.get("launch", "")
+        case = launch.partition("@")[0]
         if kind == "server_probed":
             servers += float(event["seconds"])
         elif kind == "launch_started":
-            launches[launch] = Launch(case=launch.partition("@")[0], kind=_kind(launch))
+            launches[launch] = Launch(case=case, kind=_kind(launch))
             if ended is not None:
                 gaps.append(now - ended)
+        elif kind == "block":
+            blocks[case].append([1e-9 * int(step) for step in event["wall_ns"]])
+        elif kind == "checked" and event["phase"] == "repeated":
+            repeated[case] = event["check"]
         elif kind == "stage_times":
             launches[launch].stages, launches[launch].reported = _seconds(event), now
         elif kind == "launch_ended" and launch in launches:
@@ -95,6 +107,8 @@ def run(suite: str, host: Host = FIRST) -> Run:
     plan = json.loads(lzma.decompress((host / f"{suite}.plan.json.xz").read_bytes()))
     return Run(
         launches=tuple(one for one in launches.values() if one.reported),
+        blocks=blocks,
+        repeated=repeated,
         gaps=tuple(gaps),
         servers=servers,
         calibration_seconds=plan["protocol"]["calibration_seconds"],

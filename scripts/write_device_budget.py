@@ -29,6 +29,7 @@ import host_seconds  # noqa: E402 - after the path
 import measured_budget  # noqa: E402 - the same
 import measured_rows  # noqa: E402 - the same
 import measured_stages  # noqa: E402 - the same
+import repeated_inputs  # noqa: E402 - the same
 from host_seconds import Compared, Kind, Seconds  # noqa: E402 - the same
 from overlapped import ALONE, Timed, saved, saved_two_ahead  # noqa: E402 - the same
 from write_suite_times import device_of, inputs_of  # noqa: E402 - the same
@@ -496,7 +497,7 @@ def _by_stages(name: str, host: Path = measured_stages.FIRST) -> Parts:
 
     Of an untimed launch they count as its own. A build is the same in every launch, so the median
     of all counts: on the first host some waited there for libraries to be hashed. Less are
-    operations that builds hand over no more.
+    operations that builds hand over no more, and steps that repeated inputs ask for no more.
     """
     protocol = suite_file.load_suite("smoke")[0].protocol
     own, second = (measured_stages.run("smoke", one) for one in (host, measured_stages.SECOND))
@@ -505,7 +506,9 @@ def _by_stages(name: str, host: Path = measured_stages.FIRST) -> Parts:
     digest = second.typical(name, "timed", "digest")
     extra = {
         "first_step": own.typical(name, "untimed", "first_step") - first_step,
-        "check": second.typical(name, "untimed", "check") - median(checks),
+        "check": second.typical(name, "untimed", "check")
+        - median(checks)
+        - repeated_inputs.fewer_seconds(name, measured_stages.SECOND),
         "digest": second.typical(name, "untimed", "digest") - digest,
     }
     clocks = protocol.calibration_seconds - own.calibration_seconds
@@ -646,6 +649,13 @@ def _smoke_sums(parts: Sequence[Parts]) -> dict[str, float]:
     beside, repeats_beside = less(parts)
     removed = {one.name: _removed(one) for one in parts}
     as_before = [replace(one, build=one.build + removed[one.name]) for one in parts]
+    in_all_pairs = [
+        replace(
+            one,
+            extra=one.extra + repeated_inputs.fewer_seconds(one.name, measured_stages.SECOND),
+        )
+        for one in parts
+    ]
     digests = [replace(one, digest=_first_digest(one)) for one in parts]
     return {
         f"{count} untimed launches": sum(one.untimed for one in parts),
@@ -657,6 +667,9 @@ def _smoke_sums(parts: Sequence[Parts]) -> dict[str, float]:
         f"**{made} launches**": _smoke_seconds(parts),
         f"the same {TWO_AHEAD}": _smoke_seconds(parts) - less_two_ahead(parts),
         "the same with the operations that builds handed over before": _smoke_seconds(as_before),
+        "the same with repeated inputs compared by as many steps as there": _smoke_seconds(
+            in_all_pairs
+        ),
         "the same with digests of the first host, by 0.12.0": _smoke_seconds(digests),
         "the same with all stages of the second, slower host": _smoke_seconds(second_host_parts()),
         "until the device is set up, and until processes have ended, in all": sum(
@@ -1096,7 +1109,8 @@ KNOWN = {
     ),
     "what only untimed launches do": (
         "what their first step took longer on the first host, their checks and digests on the "
-        "second"
+        "second; of checks less the steps that repeated inputs are compared by no more: today's "
+        "rule on steps drawn from the blocks of that host"
     ),
     "inputs that a device draws (products, `memory`)": (
         "counted: all bytes that the generator's operations read and write, over the {rate:.2f} "

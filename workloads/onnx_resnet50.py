@@ -44,7 +44,7 @@ from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.parts.datasets.images import drawn_images, drawn_patterns
 from workloads.parts.drawing.drawn import Draws
-from workloads.parts.inference.exporter import export, without_normalisations
+from workloads.parts.inference.exporter import InNewTensors, export, without_normalisations
 from workloads.parts.inference.inference import Inference
 from workloads.parts.inference.onnx_sessions import (
     Nodes,
@@ -105,14 +105,15 @@ class State:
 
 
 class Served(torch.nn.Module):
-    """The network as it is served: images in, logits out."""
+    """The network as it is served: images in, logits out; in place it adds to new tensors alone."""
 
     def __init__(self, network: torch.nn.Module) -> None:
         super().__init__()
         self.network = network
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        logits: torch.Tensor = self.network(pixel_values=images).logits
+        with InNewTensors():
+            logits: torch.Tensor = self.network(pixel_values=images).logits
         return logits
 
 

@@ -348,7 +348,7 @@ def launch_words(launch: Launch) -> str:
 def outcome_words(event: LaunchEnded) -> str:
     detail = f" ({event.reason}: {event.detail})" if event.detail else f" ({event.reason})"
     outcome = "cannot run: software" if event.outcome == "software" else event.outcome
-    later = "; what it was to fork is made by fresh processes" if _is_lost(event) else ""
+    later = f"; {AFTER_A_LOSS}" if _is_lost(event) else ""
     return outcome + (detail if event.reason else "") + later
 
 
@@ -359,8 +359,14 @@ def _outcome_of(launch: Launch, event: LaunchEnded) -> str:
     return outcome_words(event) + (NONE_OTHER if is_last else "")
 
 
+AFTER_A_LOSS = (
+    "what it was to fork comes of a new server, or of fresh processes where its framework had lost "
+    "one before"
+)
+
+
 def _is_lost(event: LaunchEnded) -> bool:
-    """Whether it ended with the server that had forked it, which takes longer from then on."""
+    """Whether it ended with the server that had forked it, which may take longer from then on."""
     return (event.outcome, event.reason) == ("interrupted", "server_lost")
 
 

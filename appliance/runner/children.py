@@ -147,9 +147,13 @@ class ServerProcess:
 
 
 class ForkServer:
-    """A server that has its request, and the exit statuses that it has sent."""
+    """A server that has its request, and the exit statuses that it has sent.
+
+    It `is_lost` once it was seen to have ended, or gave no answer.
+    """
 
     def __init__(self, request: ServeRequest, of: ServerProcess) -> None:
+        self.is_lost = False
         self._stderr = of.stderr
         self._process = of.process
         assert self._process.stdout is not None  # noqa: S101 - a pipe was requested
@@ -240,17 +244,21 @@ class ForkServer:
         deadline = time.monotonic() + seconds
         while b"\n" not in self._pending:
             if not self._has_message(deadline - time.monotonic()):
-                raise ServerLost(f"the fork server did not answer within {seconds:.0f} s")
+                raise self._lost(f"the fork server did not answer within {seconds:.0f} s")
             part = os.read(self._stdout.fileno(), 2**16)
             if not part:
-                raise ServerLost(f"the fork server ended with {self._ending()}")
+                raise self._lost(f"the fork server ended with {self._ending()}")
             self._pending += part
         line, _, self._pending = self._pending.partition(b"\n")
         try:
             message: ServerMessage = adapter(ServerMessage).validate_json(line)
         except ValidationError:
-            raise ServerLost("the fork server sent something that is no message") from None
+            raise self._lost("the fork server sent something that is no message") from None
         return message
+
+    def _lost(self, words: str) -> ServerLost:
+        self.is_lost = True
+        return ServerLost(words)
 
 
 class ForkedChild:

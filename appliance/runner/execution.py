@@ -404,7 +404,7 @@ class _Run:
         self._take_wave(group[0].wave)
         if self.ahead and not self._may_wait_on(group, self.ahead):
             self._end_ahead(supervisor, "not_wanted")
-        # Again only where an untimed launch lost its server, which the second time is not used.
+        # Again only where an untimed launch lost its server, of which the third time there is none.
         while to_make := [launch for launch in group if self._is_to_make(launch)]:
             self._stop_if_interrupted()
             self._prepare([launch for launch in to_make if launch.id not in self.controls])

@@ -135,7 +135,7 @@ class Launcher:
         return isinstance(server, ForkServer) and server.has_imported([case.workload])
 
     def start(self, spec: LaunchSpec, stdout: Path, stderr: Path) -> Child:
-        """Start one launch; ServerLost, and the server is not used again, if it has ended."""
+        """Start one launch; ServerLost, and that server is not used again, if it has ended."""
         key = None if spec.is_fresh else self._key(spec.case, spec.library_mode)
         server = None if key is None else self.servers.get(key)
         if isinstance(server, ForkServer):
@@ -175,10 +175,13 @@ class Launcher:
             self.waiting.popitem()[1].kill()
 
     def lose_server(self, case: Case, library_mode: LibraryMode, reason: str) -> None:
-        """Make no more forks by the server that such launches of the case come from."""
+        """Make no more forks by the server that such launches of the case come from, if it is lost.
+
+        Another may take its place: see `ForkServers.lose`.
+        """
         key = self._key(case, library_mode)
         if key is not None:
-            self.servers.drop(key, reason)
+            self.servers.lose(key, reason)
 
     def close(self) -> None:
         self.hashes.close()

@@ -1,12 +1,13 @@
 """The fork servers of a run: which there are, which may be forked, and why others may not.
 
 There is one for each device, framework and library mode that a launch asks for, and one more for
-launches of several ranks, which have their own devices and threads. Each imports what
-the plan's workloads of its framework need, in the environment of its mode, which is set before
-its first import. It is started when the first launch needs it, and probed; one that is not
-healthy, or was lost, is never used again, and launches that would come of it are fresh processes.
-But where it is known which workloads' imports started what no fork may be without, only their
-launches are fresh, and another server imports the others.
+launches of several ranks, which have their own devices and threads. Each imports what the plan's
+workloads of its framework need, in the environment of its mode, which is set before its first
+import. It is started when the first launch needs it, and probed; one that is not healthy, or was
+lost, is never used again. In the place of the first of a framework that was lost after it had been
+healthy a new one is started, as a server that ends says nothing of the device; else launches that
+would come of it are fresh processes. But where it is known which workloads' imports started what no
+fork may be without, only their launches are fresh, and another server imports the others.
 The server of the run's first launches imports what these need, and the rest, and is probed again,
 before the next ones. While untimed launches run, the servers of those that follow may begin: they
 import beside them, and no timed launch starts before all that have begun are probed.
@@ -56,6 +57,7 @@ class ForkServers:
         self._healthy: dict[ServerKey, ForkServer] = {}
         self._reasons: dict[ServerKey, str] = {}
         self._left_out: dict[ServerKey, set[str]] = {}
+        self._replaced: set[Framework] = set()
 
     @property
     def num_importing(self) -> int:
@@ -102,12 +104,23 @@ class ForkServers:
         """The server to fork, or in one sentence why there is none."""
         return self._healthy.get(key) or self._reasons.get(key, "no launch has asked for it yet")
 
-    def drop(self, key: ServerKey, reason: str) -> None:
+    def lose(self, key: ServerKey, reason: str) -> None:
+        """Take note that a server was lost, if the one that is used is: see `ForkServer.is_lost`.
+
+        Of the first that its framework lost the next `begin` or `prepare` starts another.
+        """
+        server = self._healthy.get(key)
+        if server is None or not server.is_lost:
+            return
+        self._drop(key, reason)
+        if key.framework not in self._replaced:
+            self._replaced.add(key.framework)
+            del self._reasons[key]
+
+    def _drop(self, key: ServerKey, reason: str) -> None:
         """Never fork this server again; what it has forked ends with it."""
         self._reasons[key] = reason
-        server = self._healthy.pop(key, None)
-        if server is not None:
-            server.close()
+        self._healthy.pop(key).close()
 
     def close(self) -> None:
         """Let all of them end."""
@@ -121,7 +134,7 @@ class ForkServers:
         rest = self._rest(key, health)
         without = health.importers if rest else ()
         if health.fault:
-            self.drop(key, health.fault)
+            self._drop(key, health.fault)
         yield _probed(key, health, time.monotonic() - begin, without)
         if rest:
             del self._reasons[key]

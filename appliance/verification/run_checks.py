@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from appliance.challenge.window import inputs_seed
@@ -341,7 +341,11 @@ class _Walk:
     num_blocks: dict[str, int] = field(default_factory=dict)
     halted: set[str] = field(default_factory=set)
     unexcused: set[str] = field(default_factory=set)
+    probed: set[_Server] = field(default_factory=set)
     unhealthy: set[_Server] = field(default_factory=set)
+    lost: set[_Server] = field(default_factory=set)
+    replaced: set[Framework | None] = field(default_factory=set)
+    """In the place of one that was `lost` another is probed, once for each framework."""
     left_out: dict[_Server, set[str]] = field(default_factory=dict)
     forked_by: dict[str, _Server] = field(default_factory=dict)
     frameworks: dict[str, Framework | None] = field(default_factory=dict)
@@ -468,10 +472,18 @@ def _resume(walk: _Walk, event: RunResumed) -> None:
     walk.standby.clear()
     walk.idle.clear()
     walk.unexcused.clear()
-    walk.unhealthy.clear()
-    walk.left_out.clear()
+    _forget_servers(walk)
     walk.is_beginning = True
     walk.log_boot = ""
+
+
+def _forget_servers(walk: _Walk) -> None:
+    """A process that goes on starts its own."""
+    walk.probed.clear()
+    walk.unhealthy.clear()
+    walk.lost.clear()
+    walk.replaced.clear()
+    walk.left_out.clear()
 
 
 def _end_session(walk: _Walk, event: SessionEnded) -> None:
@@ -499,8 +511,7 @@ def _begin_session(walk: _Walk, event: SessionBegan) -> None:
     walk.session, walk.is_paused, walk.is_beginning = event.session, False, True
     walk.last_place = math.inf
     walk.log_boot = ""
-    walk.unhealthy.clear()
-    walk.left_out.clear()
+    _forget_servers(walk)
 
 
 def _begin_attempt(walk: _Walk, event: AttemptBegun) -> None:
@@ -849,7 +860,7 @@ def _check_mode(walk: _Walk, launch: Launch, case: Case, event: LaunchStarted) -
 
 def _fork(walk: _Walk, event: LaunchStarted, case: Case, *, is_forbidden: bool) -> None:
     """A launch is forked by a healthy server, and by the framework that its case always has."""
-    server = _Server(case.place, case.ranks, event.framework, event.library_mode)
+    server = _server_of(walk, event, case)
     is_left_out = case.workload in walk.left_out.get(server, ())
     if is_forbidden or is_left_out or server in walk.unhealthy:
         raise walk.fault(f"launch {event.launch} is forked, where a fresh process is wanted")
@@ -858,14 +869,33 @@ def _fork(walk: _Walk, event: LaunchStarted, case: Case, *, is_forbidden: bool) 
     walk.forked_by[event.launch] = server
 
 
+def _server_of(walk: _Walk, event: LaunchStarted, case: Case) -> _Server:
+    """That of the launch's library mode, or the one for both where none was probed for its own."""
+    own = _Server(case.place, case.ranks, event.framework, event.library_mode)
+    both = replace(own, library_mode="default")
+    return both if both in walk.probed and own not in walk.probed else own
+
+
 def _probe(walk: _Walk, event: ServerProbed) -> None:
     if event.is_healthy and (event.reason or event.last_words):
         raise walk.fault("a server is healthy and says what is wrong with it")
     server = _Server(event.device, event.ranks, event.framework, event.library_mode)
+    walk.probed.add(server)
+    if server in walk.lost:
+        _replace(walk, server)
     if event.without:
         _leave_out(walk, event, server)
     elif not event.is_healthy:
         walk.unhealthy.add(server)
+
+
+def _replace(walk: _Walk, server: _Server) -> None:
+    """Another server takes the place of one that was lost, once for each framework."""
+    if server.framework in walk.replaced:
+        raise walk.fault(f"a server of {server.framework} takes the place of a second one lost")
+    walk.replaced.add(server.framework)
+    walk.lost.discard(server)
+    walk.unhealthy.discard(server)
 
 
 def _leave_out(walk: _Walk, event: ServerProbed, server: _Server) -> None:
@@ -975,6 +1005,7 @@ def _end_open(walk: _Walk, launch: Launch, event: LaunchEnded) -> None:
     if event.outcome == "interrupted" and launch.id not in walk.halted:
         if event.reason == SERVER_LOST and launch.id in walk.forked_by:
             walk.unhealthy.add(walk.forked_by[launch.id])
+            walk.lost.add(walk.forked_by[launch.id])
         elif event.reason == SHARED_MEMORY and launch.id in walk.shares_memory:
             walk.cramped.add(launch.case)
         else:

@@ -16,17 +16,22 @@ from the same state, as one that generates fewer tokens does, these are compared
 seconds: more pairs fit into the time, and less can be hidden. What is kept of whole answers alone
 would not be seen in them, so the check says what its steps were.
 
-A device whose saving is surely below the bound is asked no more: the upper confidence limit at
-`ENOUGH` is looked at after each pair. Nobody is accused sooner for it, and of a saving that all
-pairs detect none was let go in 600 drawn sequences, at twice the noise of the recorded H100. Where
-one step in forty is held up for as long again, 4 of 200 savings of 0.35 were missed, and 86 by
-plain means (tests/worker/test_hooks.py).
+A device is asked no more once its saving is surely (at `ENOUGH`) below one that all pairs would
+accuse half of the time: the rest of them would hardly find it. Nobody is accused sooner for it. A
+step that is held up widens limits and, in a repeated step, hides a saving, until there are pairs
+enough to leave some out. So what all pairs would accuse follows from deviations from the median,
+and the saving counts as the median where that is more. Of 300,000 drawn sequences of steps, with
+savings of 0 to 0.9, noise of 0.01 to 0.3, and none, one in forty or one in ten held up for as long
+again, each was accused or not as by all pairs; it asks for 7 pairs where two recorded H100s had
+asked for all 20, and at their noise each of 4,000 savings of 0.9 was found
+(tests/worker/test_hooks.py). Where one step in forty is held up, 4 of 200 savings of 0.35 are
+missed, as by all pairs, and 86 were by plain means.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -44,9 +49,12 @@ say (drawn a million times at 1e-5 to 1e-3, 8 to 20 pairs), with longer tails mo
 TRIMMED = 8
 """One pair in so many is left out at either end: none of fewer than eight."""
 ENOUGH = 0.999
-"""Confidence that a repeated input saves less than the bound: no more pairs are timed then."""
-WARM_UP, LEAST_WARM_UP, WARM_SECONDS = 8, 2, 5.0
-"""Steps that nobody compares: fewer than eight of long ones, which take that time together."""
+"""Confidence that a repeated input saves less than all pairs would accuse: none is timed then."""
+DEVIATION = 1.4826
+"""Standard deviations of normal noise in the median deviation from its median."""
+WARM_UP, LEAST_WARM_UP, WARM_SECONDS = 8, 2, 0.25
+"""Steps that nobody compares: fewer than eight of those that take that time together. The first
+step and those that compared the clocks came before, and what still drifts falls on both kinds."""
 FEWEST, MOST = 6, 20
 """Pairs that are timed; between them, as many as `SECONDS` hold."""
 SECONDS = 20.0
@@ -64,16 +72,25 @@ class Timed(Protocol):
 
 def compare(seconds: Timed, steps: str = "") -> Check:
     """Time steps of both kinds and compare them; `steps`: in words, if they are not the case's."""
-    warm = _warmed(seconds)
-    pairs = math.floor(SECONDS / (2 * max(1e-9, float(np.median(warm)))))
-    most = min(MOST, max(FEWEST, pairs))
+    most = most_pairs(float(np.median(_warmed(seconds))))
     savings: list[float] = []
-    while len(savings) < most and not _is_enough(savings):
+    while len(savings) < most and not _is_enough(savings, most):
         times = {}
         for is_repeated in (False, True) if len(savings) % 2 == 0 else (True, False):
             times[is_repeated] = max(1e-9, seconds(is_repeated=is_repeated))
         savings.append(math.log(times[False] / times[True]))
     return judge(savings, most, steps)
+
+
+def most_pairs(step_seconds: float) -> int:
+    """Pairs that are timed at most: of those that the time holds so many as detect most.
+
+    Eight detect less than seven, as the two are left out that stand out.
+    """
+    held = math.floor(SECONDS / (2 * max(1e-9, step_seconds)))
+    alike = _Trimmed(count=FEWEST, centre=0.0, spread=1.0)
+    counts = range(FEWEST, min(MOST, max(FEWEST, held)) + 1)
+    return min(counts, key=lambda count: alike.half(CONFIDENCE, count))
 
 
 def _warmed(seconds: Timed) -> list[float]:
@@ -84,12 +101,16 @@ def _warmed(seconds: Timed) -> list[float]:
     return times
 
 
-def _is_enough(log_savings: list[float]) -> bool:
-    """Whether the saving is surely below the bound."""
+def _is_enough(log_savings: list[float], most: int) -> bool:
+    """Whether the saving is surely below one that `most` pairs would accuse half of the time."""
     if len(log_savings) < FEWEST:
         return False
     found = _trimmed(log_savings)
-    return found.centre + found.half(ENOUGH) < -math.log1p(-REPEATED_INPUT_BOUND)
+    median = float(np.median(log_savings))
+    deviation = DEVIATION * float(np.median(np.abs(np.subtract(log_savings, median))))
+    quiet = replace(found, spread=min(found.spread, deviation))
+    accused = -math.log1p(-REPEATED_INPUT_BOUND) + quiet.half(CONFIDENCE, most)
+    return max(found.centre, median) + found.half(ENOUGH) < accused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

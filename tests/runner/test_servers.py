@@ -321,13 +321,15 @@ def test_reason_and_last_words_of_an_unhealthy_server_are_recorded(
     assert bench.ended("any@cpu:0/0").outcome == "completed"
 
 
-def test_launches_are_fresh_once_their_server_died_between_two(tmp_path: Path) -> None:
-    """A server that somebody ends is no result of the device, and is not started a second time."""
+def test_one_new_server_takes_the_place_of_one_that_died_between_two_launches(
+    tmp_path: Path,
+) -> None:
+    """A server that somebody ends is no result of the device; the second time all are fresh."""
     servers: list[int] = []
 
     def end_the_server(launch: Launch) -> None:
-        if launch.number == 1 and launch.case.startswith("one@"):
-            os.kill(servers[0], signal.SIGKILL)
+        if launch.number == 1 and not launch.case.startswith("three@"):
+            os.kill(servers[-1], signal.SIGKILL)
 
     class Noting(Seen):
         def server_probed(self, event: ServerProbed) -> None:
@@ -341,14 +343,29 @@ def test_launches_are_fresh_once_their_server_died_between_two(tmp_path: Path) -
     def command(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
 
-    bench = Bench(tmp_path / "run", plan(case("one"), case("two")))
+    bench = Bench(tmp_path / "run", plan(case("one"), case("two"), case("three")))
     bench.run(Noting(end_the_server))
-    lost = bench.ended("one@cpu:0/1")
-    assert (lost.outcome, lost.reason) == ("interrupted", "server_lost")
-    assert lost.detail == "the fork server ended with SIGKILL"
-    assert modes(bench, "two") == ["forked", "fresh"]
-    assert bench.ended("two@cpu:0/1").outcome == "completed"
-    assert len(probes(bench)) == 1
+    for name in ("one", "two"):
+        lost = bench.ended(f"{name}@cpu:0/1")
+        assert (lost.outcome, lost.reason) == ("interrupted", "server_lost")
+        assert lost.detail == "the fork server ended with SIGKILL"
+    assert modes(bench, "two") == ["forked", "forked"]
+    assert modes(bench, "three") == ["forked", "fresh"]
+    assert bench.ended("three@cpu:0/1").outcome == "completed"
+    assert [one.is_healthy for one in bench.events if isinstance(one, ServerProbed)] == [True, True]
+    assert len(set(servers)) == 2
+
+
+def test_a_server_that_is_not_lost_stays_whatever_is_said_of_another(work: Path) -> None:
+    """As of a process that the one before it had forked, and that was not asked since."""
+    one = case("one")
+    launcher = a_launcher(work, [one], "forked")
+    try:
+        launcher.prepare([(one, "default")])
+        launcher.lose_server(one, "default", "the server before it ended")
+        assert launcher.can_fork(one, "default")
+    finally:
+        launcher.close()
 
 
 @pytest.mark.parametrize(
@@ -393,6 +410,7 @@ def test_launch_that_ends_with_its_server_says_how_others_are_made() -> None:
     """They take seconds longer from then on, which would be a riddle without a word of it."""
     lost = replace(ended("gemm@cpu:0/1", "interrupted", "server_lost"), detail="it ended")
     assert outcome_words(lost) == (
-        "interrupted (server_lost: it ended); what it was to fork is made by fresh processes"
+        "interrupted (server_lost: it ended); what it was to fork comes of a new server, or of "
+        "fresh processes where its framework had lost one before"
     )
     assert outcome_words(ended("gemm@cpu:0/1")) == "completed"

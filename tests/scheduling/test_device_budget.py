@@ -14,6 +14,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 import measured_stages  # noqa: E402 - the same
 import overlapped  # noqa: E402 - after the path
+import repeated_inputs  # noqa: E402 - the same
 import write_device_budget as budget  # noqa: E402 - the same
 
 from appliance.scheduling.step_rates import assumed_step_seconds  # noqa: E402 - the same
@@ -164,3 +165,15 @@ def test_parts_of_smoke_are_recorded_stages_but_for_operations_that_builds_lose(
             max(checks),
         )
     assert {one.how for name, one in parts.items() if name in first.cases()} == {"measured"}
+
+
+def test_of_a_recorded_comparison_of_repeated_inputs_today_s_rule_makes_less_than_half() -> None:
+    """Of `llama` on both hosts, whose steps are drawn; no other case of the record has one."""
+    for host in (measured_stages.FIRST, measured_stages.SECOND):
+        run = measured_stages.run("smoke", host)
+        assert set(run.repeated) == {"llama"}
+        step = statistics.median(second for block in run.blocks["llama"] for second in block)
+        made = repeated_inputs.recorded_steps(run.repeated["llama"])
+        assert made == 48
+        assert made / 2 * step < repeated_inputs.fewer_seconds("llama", host) < 34 * step
+        assert repeated_inputs.fewer_seconds("bert", host) == 0.0

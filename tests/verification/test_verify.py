@@ -26,6 +26,7 @@ from support.bundles import (
 from support.known_facts import facts_of
 
 from appliance.errors import EvidenceError, UsageError
+from appliance.planning.plan import fresh_controls
 from appliance.records.journal import (
     Block,
     Checked,
@@ -154,30 +155,72 @@ def test_launch_that_the_plan_wants_fresh_is_not_forked(
 
 
 @pytest.mark.parametrize(
-    ("mode", "framework", "faults"),
-    [("fresh", None, []), ("forked", "torch", ["conduct"]), ("forked", "jax", ["conduct"])],
+    ("mode", "framework", "probed_after", "faults"),
+    [
+        ("fresh", None, "", []),
+        ("forked", "torch", "", ["conduct"]),
+        ("forked", "jax", "", ["conduct"]),
+        ("forked", "torch", "3", []),
+        ("forked", "torch", "34", ["conduct"]),
+    ],
 )
-def test_fork_server_that_was_lost_is_not_used_again_by_that_name_or_another(
-    mode: LaunchMode, framework: Framework | None, faults: list[str], key: Key, tmp_path: Path
+def test_fork_server_that_was_lost_is_used_again_once_it_is_probed_and_no_second_time(
+    mode: LaunchMode,
+    framework: Framework | None,
+    probed_after: str,
+    faults: list[str],
+    *,
+    key: Key,
+    tmp_path: Path,
 ) -> None:
     """Else whoever does not like a launch could end its server, as often as he likes."""
     draft = healthy()
     plan = replace(draft.plan, protocol=replace(draft.plan.protocol, mode="forked"))
     at = begin(draft.events, 3)
-    events = [
-        replace(
-            event,
-            mode="forked" if index <= at else mode,
-            framework="torch" if index <= at else framework,
-        )
-        if isinstance(event, LaunchStarted)
-        else event
-        for index, event in enumerate(draft.events)
-        if index <= at or not of(event, 3) or isinstance(event, LaunchEnded)
-    ]
-    lost = ended(f"{CASE}/3", "interrupted", "server_lost")
-    events = [lost if of(e, 3) and isinstance(e, LaunchEnded) else e for e in events]
+    lost = {number for number in (3, 4) if number == 3 or str(number) in probed_after}
+    events: list[Event] = []
+    for index, event in enumerate(draft.events):
+        if isinstance(event, LaunchStarted):
+            is_before = index <= at
+            events.append(
+                replace(
+                    event,
+                    mode="forked" if is_before else mode,
+                    framework="torch" if is_before else framework,
+                )
+            )
+        elif not any(of(event, number) for number in lost):
+            events.append(event)
+        elif isinstance(event, LaunchEnded):
+            number = 3 if of(event, 3) else 4
+            events.append(ended(f"{CASE}/{number}", "interrupted", "server_lost"))
+            events += [healthy_server()] * (str(number) in probed_after)
     draft = Draft(plan=plan, events=tuple(analysed(plan, events)))
+    assert failed(checked(sealed(tmp_path, draft, key))) == faults
+
+
+@pytest.mark.parametrize(("is_probed", "faults"), [(True, []), (False, ["conduct"])])
+def test_server_for_both_library_modes_is_lost_in_both(
+    is_probed: bool,  # noqa: FBT001 - a parameter of the test
+    faults: list[str],
+    key: Key,
+    tmp_path: Path,
+) -> None:
+    """Of a vendor without an environment of its own for repeats one server is probed for both."""
+    draft, repeat = healthy(repeats=3), f"{CASE}/r2"
+    plan = replace(draft.plan, protocol=replace(draft.plan.protocol, mode="forked"))
+    controls = fresh_controls(plan.launches)
+    assert repeat not in controls
+    events: list[Event] = []
+    for event in draft.events:
+        if isinstance(event, LaunchStarted) and event.launch not in controls:
+            events.append(replace(event, mode="forked", framework="torch"))
+        elif getattr(event, "launch", "") != repeat:
+            events.append(event)
+        elif isinstance(event, LaunchEnded):
+            events.append(ended(repeat, "interrupted", "server_lost"))
+            events += [healthy_server()] * is_probed
+    draft = replace(draft, plan=plan, events=tuple(analysed(plan, events)))
     assert failed(checked(sealed(tmp_path, draft, key))) == faults
 
 

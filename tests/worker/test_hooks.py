@@ -497,24 +497,40 @@ def sequence(saving: float, noise: float, seed: int, held_up: float = 0.0) -> tu
     return cache_check.compare(seconds), steps
 
 
-def test_a_sound_device_is_asked_for_half_of_the_pairs() -> None:
-    results = [sequence(0.0, RECORDED_NOISE, seed) for seed in range(200)]
-    assert all(check.is_within for check, _ in results)
-    assert np.mean([steps for _, steps in results]) < 26  # of 48
+def test_a_sound_device_is_asked_for_half_of_the_steps() -> None:
+    """One held up in forty, at twice the noise: more of both than either recorded H100 had."""
+    for noise, held_up, limit in ((RECORDED_NOISE, 0.0, 21.0), (2 * RECORDED_NOISE, 1 / 40, 23.0)):
+        results = [sequence(0.0, noise, seed, held_up) for seed in range(200)]
+        assert all(check.is_within for check, _ in results)
+        assert np.mean([steps for _, steps in results]) < limit  # of 48
     quiet, steps = sequence(0.0, 0.001, 1)
     assert steps == cache_check.WARM_UP + 2 * cache_check.FEWEST
     assert quiet.detects_what.endswith("saved in 20 pairs of steps, of which 6 were enough")
 
 
 @pytest.mark.parametrize("saving", [0.15, 0.23, 0.35])
+@pytest.mark.parametrize("held_up", [0.0, 1 / 40])
 def test_who_saves_what_all_pairs_detect_is_not_let_go(
-    saving: float, monkeypatch: pytest.MonkeyPatch
+    saving: float, held_up: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same sequences are accused with and without an early end."""
-    noise = 2 * RECORDED_NOISE
-    early = [sequence(saving, noise, seed)[0].is_within for seed in range(200)]
+    noise = RECORDED_NOISE * (1 if held_up else 2)
+    early = [sequence(saving, noise, seed, held_up)[0].is_within for seed in range(200)]
     monkeypatch.setattr(cache_check, "ENOUGH", 1.0)
-    assert early == [sequence(saving, noise, seed)[0].is_within for seed in range(200)]
+    assert early == [sequence(saving, noise, seed, held_up)[0].is_within for seed in range(200)]
+
+
+def test_an_early_end_accuses_nobody() -> None:
+    """Where all pairs accuse of less than some do, the least saving that some accuse of goes on."""
+    for most in {cache_check.most_pairs(seconds) for seconds in np.arange(0.1, 2.0, 0.01)}:
+        for count in range(cache_check.FEWEST, most):
+            evenly = np.linspace(-1.0, 1.0, count)
+            size = next(
+                size
+                for size in np.arange(0.0, 30.0, 0.1)
+                if not cache_check.judge(list(size + evenly)).is_within
+            )
+            assert not cache_check._is_enough(list(size + evenly), most)
 
 
 def test_a_step_that_is_held_up_hides_nothing() -> None:
@@ -543,7 +559,7 @@ def test_brief_steps_are_compared_where_those_of_the_case_take_seconds(tmp_path:
     sound = repeated_check(tmp_path, times=580.0, noise=0.1)
     assert sound.is_within
     assert sound.detects is not None
-    assert sound.detects < 0.5  # six pairs of its own steps detect 0.89
+    assert sound.detects < 0.55  # six pairs of its own steps detect 0.89
     assert sound.detects_what.endswith("; each step is brief")
     assert not repeated_check(tmp_path, times=580.0, noise=0.1, held_ms=5.0).is_within
     short = repeated_check(tmp_path, times=90.0)

@@ -11,11 +11,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+import onnx
 import pytest
 import torch
 from diffusers import FlowMatchEulerDiscreteScheduler
 from support.subjects import PROVIDER, SEED, Subject
+from torch.export import ExportedProgram
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
@@ -26,6 +29,7 @@ from workloads.contract.workload import Workload
 from workloads.llm_chat import SPECIAL, LlmChat
 from workloads.onnx_bert import OnnxBert
 from workloads.onnx_llama import OnnxLlama
+from workloads.onnx_resnet50 import Served
 from workloads.onnx_whisper import OnnxWhisper
 from workloads.parts.diffusion import flux
 from workloads.parts.drawing import drawn
@@ -359,6 +363,57 @@ def test_merged_normalisations_leave_the_network_as_it_was(dtype: torch.dtype) -
         expected, logits = (one.double()(pixel_values=images).logits for one in (network, merged))
     error = (logits - expected).norm() / expected.norm()
     assert 0 < error < 8 * torch.finfo(dtype).eps  # weights are rounded once more
+
+
+class AsItIs(torch.nn.Module):
+    """The network as it adds and pools by itself."""
+
+    def __init__(self, network: torch.nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.network(pixel_values=images).logits
+        return logits
+
+
+def wiring(path: Path) -> list[tuple[object, ...]]:
+    """Each node of a file: its kind, its attributes, and what it reads, but for names.
+
+    What a 0 in the shape of a Reshape means (`allowzero`) is left out, as none of them has one.
+    """
+    graph = onnx.load(path).graph
+    known: dict[str, object] = {one.name: index for index, one in enumerate(graph.input)}
+    known |= {one.name: (tuple(one.dims), one.raw_data) for one in graph.initializer}
+    nodes: list[tuple[object, ...]] = []
+    for node in graph.node:
+        attributes = sorted(str(one) for one in node.attribute if one.name != "allowzero")
+        nodes.append((node.op_type, attributes, [known[name] for name in node.input]))
+        known |= {name: (len(nodes), index) for index, name in enumerate(node.output)}
+    return nodes
+
+
+def test_network_that_adds_into_new_tensors_is_exported_as_it_is_and_not_traced_again(
+    tmp_path: Path,
+) -> None:
+    """What changes tensors has to be taken apart by tracing all once more, at half of the time."""
+    torch.manual_seed(SEED)
+    network = without_normalisations(resnet((1, 2, 1, 1), width=8).eval(), torch.float32)
+    traced, found = [], []
+    for kind in (AsItIs, Served):
+        path = tmp_path / f"{kind.__name__}.onnx"
+        with mock.patch.object(
+            ExportedProgram,
+            "run_decompositions",
+            autospec=True,
+            side_effect=ExportedProgram.run_decompositions,
+        ) as apart:
+            export(kind(network), {"images": torch.zeros(2, 3, 64, 64)}, "logits", path)
+        traced.append(apart.call_count)
+        found.append(wiring(path))
+    assert traced == [1, 0]
+    assert found[0] == found[1]
+    assert [kind for kind, *_ in found[0]].count("Add") == 5
 
 
 class FakeSession:

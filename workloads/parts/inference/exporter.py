@@ -1,10 +1,15 @@
 """Models exported from torch to ONNX, by tables that a process makes once.
 
-Torch's exporter makes two tables anew in each export: which operator of ONNX stands for which of
-torch's, and how the others are taken apart. Both follow from torch's version alone and take 0.3 s
-on an EPYC, as long as the rest of a small export. So they are made once a process, and before that
-by the server that forks it (`appliance/worker/forkserver.py`): from functions of Python, and no
-operator of torch runs for it. A torch that makes them elsewhere makes them again.
+Torch's exporter makes tables anew in each export: which operator of ONNX stands for which of
+torch's, how the others are taken apart, and which of these torch itself takes apart before it sees
+them. They follow from torch's version alone and take 0.35 s on an EPYC, nearly as long as the rest
+of a small export. So they are made once a process, and before that by the server that forks it
+(`appliance/worker/forkserver.py`): from functions of Python, and no operator of torch runs for it.
+A torch that makes them elsewhere makes them again.
+
+What of a traced network no operator of ONNX stands for is taken apart by tracing all of it once
+more, which takes as long again as all else. Where there is nothing to take apart it is not done,
+and a network may be written so that there is nothing (`InNewTensors`).
 """
 
 from __future__ import annotations
@@ -21,6 +26,7 @@ from unittest import mock
 
 import torch
 from torch.nn.utils.fusion import fuse_conv_bn_eval
+from torch.overrides import TorchFunctionMode
 
 IMPORTED = (
     "onnxscript",
@@ -52,6 +58,24 @@ def export(
             output_names=[output],
             verbose=False,
         )
+
+
+class InNewTensors(TorchFunctionMode):
+    """While a network is traced, what it adds in place makes a new tensor, and pooling is a mean.
+
+    This is what an export makes of both by itself, with the same nodes. Only for networks that use
+    no other view of what they add to.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        del types
+        if func is torch.Tensor.add_:  # as which `+=` comes
+            func = torch.Tensor.add
+        if func is torch.nn.functional.adaptive_avg_pool2d and args[1:] == ((1, 1),):
+            return args[0].mean((-1, -2), keepdim=True)
+        return func(*args, **(kwargs or {}))
 
 
 @torch.no_grad()
@@ -87,11 +111,16 @@ def prepare_exports(imported: Callable[[str], object]) -> None:
             opset_version=max(default, constants.TORCHLIB_OPSET)
         )
         operators = set(decompositions.get_onnx_implemented_overloads(registry))
-        decompositions.create_onnx_friendly_decomposition_table(operators)
+        table = decompositions.create_onnx_friendly_decomposition_table(operators)
+        getattr(importlib.import_module(_PROGRAMS), _SPLIT)(dict(table))
     imported("tables of torch.onnx")
 
 
 _OWNERS = ("_registration", "_decomp")
+_PROGRAMS, _SPLIT = (
+    "torch.export.exported_program",
+    "_split_decomp_table_to_cia_and_python_decomp",
+)
 
 
 @contextlib.contextmanager
@@ -121,4 +150,57 @@ def _memories() -> tuple[tuple[Any, str, Any], ...]:
     return (
         (registration.ONNXRegistry, "from_torchlib", staticmethod(of_operators)),
         (decompositions, "create_onnx_friendly_decomposition_table", once),
+        *_splitting(),
+        *_taking_apart(),
     )
+
+
+def _splitting() -> Iterator[tuple[Any, str, Any]]:
+    """The same of the table's two halves: it goes over every operator of torch for them.
+
+    They are the caller's, who changes them.
+    """
+    try:
+        owner = importlib.import_module(_PROGRAMS)
+        make = getattr(owner, _SPLIT)
+    except (ImportError, AttributeError):
+        return
+    halves = functools.cache(lambda entries: make(dict(entries)))
+
+    def once(table: Mapping[Any, Any]) -> Any:
+        return tuple(dict(half) for half in halves(frozenset(table.items())))
+
+    yield owner, _SPLIT, once
+
+
+def _taking_apart() -> Iterator[tuple[Any, str, Any]]:
+    """What takes a traced network apart where ONNX lacks an operator of it, or one changes tensors.
+
+    Else it would trace all of it once more, and find nothing.
+    """
+    try:
+        owner, decompositions = (
+            importlib.import_module(f"{_EXPORTER}{name}") for name in ("_fx_passes", "_decomp")
+        )
+        take_apart, implemented = (
+            owner.decompose_with_registry,
+            decompositions.get_onnx_implemented_overloads,
+        )
+    except (ImportError, AttributeError):
+        return
+
+    def where_needed(program: Any, registry: Any) -> Any:
+        operators = frozenset(implemented(registry))
+        is_whole = all(
+            node.op in ("placeholder", "output")
+            or (node.target in operators and not _may_change_tensors(node.target))
+            for node in program.graph.nodes
+        )
+        return program if is_whole else take_apart(program, registry)
+
+    yield owner, "decompose_with_registry", where_needed
+
+
+def _may_change_tensors(operator: Any) -> bool:
+    """Whether it has said that it does, or says nothing, as a function of Python does not."""
+    return bool(getattr(getattr(operator, "_schema", None), "is_mutable", True))
