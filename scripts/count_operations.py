@@ -25,6 +25,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ def rows(suite: str, names: tuple[str, ...]) -> Iterator[Row]:
             yield name, case.workload, dict(case.parameters)
 
 
-def counted(row: Row) -> tuple[int, int, int]:
+def counted(row: Row, *, with_step: bool = False) -> tuple[int, ...]:
     """Operations of a build on the device, of these the copies from and to the host; of a step."""
     import torch  # noqa: PLC0415 - once the paths are set
     from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415 - the same
@@ -94,12 +95,16 @@ def counted(row: Row) -> tuple[int, int, int]:
         with Count() as count:
             state = built.build(target, 1)
         with Count() as step:
-            built.step(state)
-    return count.operations, count.copies, step.operations
+            if with_step:
+                built.step(state)
+    steps = (step.operations,) if with_step else ()
+    return count.operations, count.copies, *steps
 
 
-def count(code: Path, cases: Mapping[str, tuple[str, ...]]) -> Counts:
-    """The counts of builds and steps of cases of suites, by the code that lies in a folder."""
+def count(
+    code: Path, cases: Mapping[str, tuple[str, ...]], *, with_steps: bool = False
+) -> Counts:
+    """The counts of builds, and of steps, of cases of suites, by the code in a folder."""
     sys.path[:0] = [str(code), str(code / "scripts"), str(ROOT / "tests")]
     os.environ["SIMULATED_MEMORY"] = str(MEMORY)
     from support import simulated_device  # noqa: PLC0415 - once the paths are set
@@ -110,7 +115,7 @@ def count(code: Path, cases: Mapping[str, tuple[str, ...]]) -> Counts:
     with multiprocessing.get_context("fork").Pool(1, maxtasksperchild=1) as pool:
         for suite, names in cases.items():
             of_suite = list(rows(suite, names))
-            counts = pool.map(counted, of_suite, chunksize=1)
+            counts = pool.map(partial(counted, with_step=with_steps), of_suite, chunksize=1)
             made[suite] = {row[0]: list(one) for row, one in zip(of_suite, counts, strict=True)}
     return made
 
@@ -142,16 +147,16 @@ def main() -> None:
     if options.only:
         suite, *names = options.only
         made = count(ROOT, {suite: tuple(names)})
-        sys.stdout.write(json.dumps(_builds(made)[suite]) + "\n")
+        sys.stdout.write(json.dumps(made[suite]) + "\n")
         return
     recorded = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
     if options.timed:
-        made = count(options.timed.resolve(), {TIMED: CASES[TIMED]})
+        made = count(options.timed.resolve(), {TIMED: CASES[TIMED]}, with_steps=True)
         recorded["timed"] = _builds(made)
         recorded["timed_steps"] = {TIMED: {name: one[2] for name, one in made[TIMED].items()}}
     else:
         when = "before" if options.before else "today"
-        recorded[when] = _builds(count((options.before or ROOT).resolve(), CASES))
+        recorded[when] = count((options.before or ROOT).resolve(), CASES)
     RECORDED.write_text(json.dumps(recorded, indent=1, sort_keys=True) + "\n")
     if "before" in recorded and "today" in recorded:
         sys.stdout.write("".join(f"{line}\n" for line in table(recorded)))

@@ -25,6 +25,8 @@ RECORDED = ROOT / "tests" / "recorded" / "host_builds.json"
 ROWS = ("brax", "pna", "ppo", "torchatari")
 TIMED = ("recursiongfn", "brax")
 """Rows whose builds by 0.12.0 an H100 has timed and whose host part can be measured."""
+COUNTED = "pna"
+"""The one whose inputs a device draws: its operations are counted (count_operations.py)."""
 TIMES = 3
 BUILD = """
 import contextlib, gc, json, os, sys, tempfile, time
@@ -91,6 +93,14 @@ def rows() -> Iterator[tuple[str, tuple[str, Mapping[str, Any]]]]:
             yield case.id.partition("@")[0], (case.workload, dict(case.parameters))
 
 
+def operations() -> dict[str, int]:
+    """Operations that the build of `COUNTED` hands to its device."""
+    script = str(ROOT / "scripts" / "count_operations.py")
+    command = [sys.executable, script, "--only", "acceptance", COUNTED]
+    made = subprocess.run(command, capture_output=True, text=True, check=True)
+    return {name: int(of[0]) for name, of in json.loads(made.stdout).items()}
+
+
 def main() -> None:
     """Measure and write."""
     known = dict(rows())
@@ -99,8 +109,11 @@ def main() -> None:
 
     recorded = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
     recorded["processor"] = Processors(Tree()).model()
-    recorded["load"] = round(os.getloadavg()[0], 1)
-    recorded["builds"] = {name: measured(ROOT, known[name]) for name in ROWS}
+    recorded["builds"], recorded["loads"] = {}, {}
+    for name in ROWS:
+        recorded["loads"][name] = round(os.getloadavg()[0], 1)
+        recorded["builds"][name] = measured(ROOT, known[name])
+    recorded["operations"] = operations()
     if sys.argv[1:]:
         code = Path(sys.argv[1]).resolve()
         recorded["timed"] = {

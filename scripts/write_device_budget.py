@@ -25,7 +25,8 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 sys.path.insert(0, str(ROOT / "scripts"))
 
-import host_seconds  # noqa: E402 - after the path
+import host_builds  # noqa: E402 - after the path
+import host_seconds  # noqa: E402 - the same
 import measured_budget  # noqa: E402 - the same
 import measured_rows  # noqa: E402 - the same
 import measured_stages  # noqa: E402 - the same
@@ -926,7 +927,7 @@ class Row:
 
     `beside` is what else the host does for one output: its digest and other checks, 0 where nobody
     timed them. `held` is the part of the device's memory that it was recorded to hold, None where
-    nobody knows.
+    nobody knows. `build_is` says how else than by a timed build its seconds are known.
     """
 
     name: str
@@ -938,7 +939,7 @@ class Row:
     calibrate: float
     useful: float
     is_measured: bool
-    is_drawn: bool = False
+    build_is: str = ""
     held: float | None = None
     is_counted: bool = False
 
@@ -1004,8 +1005,13 @@ def acceptance_rows() -> list[Row]:
             continue
         known = full.get({"resnet50_jpeg": "resnet50"}.get(case.workload, case.workload), {})
         step = known.get("step_seconds", _unknown_step(case))
-        timed, drawn = (
-            find(case, MODEL) for find in (build_times.measured_seconds, build_times.drawn_seconds)
+        timed, scaled, drawn = (
+            find(case, MODEL)
+            for find in (
+                build_times.measured_seconds,
+                build_times.scaled_seconds,
+                build_times.drawn_seconds,
+            )
         )
         seconds = references.load().seconds(case.workload, case.parameters, case.work.flops, cores)
         is_inference = bool(case.scenario)
@@ -1020,6 +1026,7 @@ def acceptance_rows() -> list[Row]:
                 name=case.id.partition("@")[0],
                 step=step,
                 build=timed
+                or scaled
                 or drawn
                 or known.get("build_seconds", build_times.load().model_seconds),
                 reference=seconds or 0.0,
@@ -1028,7 +1035,7 @@ def acceptance_rows() -> list[Row]:
                 calibrate=calibrate + protocol.calibration_seconds,
                 useful=warm_up + protocol.blocks * block,
                 is_measured="step_seconds" in known,
-                is_drawn=timed is None and drawn is not None,
+                build_is="scaled" if scaled else "drawn" if drawn and timed is None else "",
                 held=_held(case),
                 is_counted=is_counted(case),
             )
@@ -1075,7 +1082,7 @@ def acceptance() -> Iterator[str]:
     yield "|---|---:|---:|---:|---|---:|---:|---|"
     for row in rows:
         how = "measured" if row.is_measured else "assumed"
-        build = f"{row.build:.1f}, drawn" if row.is_drawn else f"{row.build:.1f}"
+        build = ", ".join((f"{row.build:.1f}", *([row.build_is] if row.build_is else [])))
         made = "once" if row.is_shared else "each launch"
         yield (
             f"| `{row.name}` | {row.step:.3g} | {build} | {row.reference:.3g} | {made} | "
@@ -1346,11 +1353,18 @@ and check, were the host's measured parts made by one core of the recorded host.
 The step is that of the recorded device with older versions of the libraries. Where nobody has timed
 it, it is what a [plan within so many minutes](../how-to/minutes.md#what-is-chosen) assumes: its
 operations or bytes over a share of the vendor's figures (`appliance/step_rates.toml`), a second at
-least. A build is the recorded one, which drew inputs and weights on the host, and is taken for
-{build:g} s where nobody timed it. Where the device draws the first weights now, it is what such a
+least. A build is the recorded one, which drew inputs and weights on the host. Where the device draws the first weights now, it is what such a
 plan takes it for (`appliance/build_times.toml`): what the generator moves for them, counted like
 inputs, and {host_build:g} s of the host, its part at most; in the table these builds are marked
-"drawn". The reference is the [estimate](references.md) for 16 cores.
+"drawn". Builds that are the host's for the most part are marked "scaled": measured with today's
+code on an {builds_processor} ([how](#what-the-host-does)), S + P / {fed} times {copies:.2f}, with their operations
+at {operation:.1f} us each, and with what the device and its library take where they are first used.
+That is {torch_use:.1f} s with torch, by the recorded build of `recursiongfn`, and {jax_use:.1f} s with JAX, by
+that of `brax` until JAX refused to compile ([above](#rows-at-full-size)); both less the host's part
+of that code, measured alike. No program for the device is compiled in a build: JAX does so in the
+first step, which nobody has timed and this budget takes for a step. That of `resnet50` is of the
+row without files: its untimed launch also writes its tree
+of JPEG files, which took a minute of processor time on that EPYC and is not counted. The reference is the [estimate](references.md) for 16 cores.
 That of a whole step, and a sampled one where all launches see the same bits, is made in the
 untimed launch and once for the last output, and read by the others; any other is made in each
 launch. Other checks and the digest of an output are counted where they were timed at full size
@@ -1420,7 +1434,9 @@ def page() -> str:
         most=1e6 * max(of_step(name) for name in HOST_BOUND),
         bare=1e6 * addition_seconds(),
         node="\n".join(node()),
-        build=build_times.load().model_seconds,
+        builds_processor=host_builds.figures()["processor"],
+        torch_use=host_builds.first_use("torch", slower()["copies"]),
+        jax_use=host_builds.first_use("jax", slower()["copies"]),
         host_build=build_times.load().host_seconds,
         acceptance="\n".join(acceptance()),
         acceptance_aim=acceptance_aim(),
