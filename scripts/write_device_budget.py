@@ -926,7 +926,7 @@ class Row:
     """A primary row on one device: seconds of each part, and whether its step was measured.
 
     `beside` is what else the host does for one output: its digest and other checks, 0 where nobody
-    timed them. `held` is the part of the device's memory that it was recorded to hold, None where
+    timed them; `prepared` what a launch does before its first check. `held` is the part of the device's memory that it was recorded to hold, None where
     nobody knows. `build_is` says how else than by a timed build its seconds are known.
     """
 
@@ -935,6 +935,7 @@ class Row:
     build: float
     reference: float
     beside: float
+    prepared: float
     is_shared: bool
     calibrate: float
     useful: float
@@ -954,8 +955,9 @@ class Row:
         """
         plain = self.repeat + self.calibrate
         checked = self.reference + self.beside
-        untimed = self._split(plain + checked, checked, is_reference=True)
-        first = self.beside + (0.0 if self.is_shared else self.reference)
+        whole = self.prepared + checked
+        untimed = self._split(plain + whole, whole, is_reference=True)
+        first = self.prepared + self.beside + (0.0 if self.is_shared else self.reference)
         timed = [
             self._split(plain + self.useful + first + last, last)
             for last in [0.0] * (launches - 1) + [checked]
@@ -984,6 +986,7 @@ class Row:
         """An untimed launch, timed ones and repeats."""
         made = (1 + launches) * (self.repeat + self.calibrate) + REPEATS * self.repeat
         references = self.num_references(launches) * self.reference
+        references += (1 + launches) * self.prepared
         return made + references + num_outputs(launches) * self.beside + launches * self.useful
 
 
@@ -1031,6 +1034,7 @@ def acceptance_rows() -> list[Row]:
                 or known.get("build_seconds", build_times.load().model_seconds),
                 reference=seconds or 0.0,
                 beside=references.load().beside_seconds(case.workload, case.work.flops),
+                prepared=references.load().prepared_seconds(case.workload),
                 is_shared=case.workload in KEPT | KEPT_FOR_EQUAL_BITS,
                 calibrate=calibrate + protocol.calibration_seconds,
                 useful=warm_up + protocol.blocks * block,
@@ -1131,6 +1135,7 @@ def _sum(rows: Sequence[Row], launches: int) -> str:
     builds = sum((1 + launches + REPEATS) * row.build for row in rows)
     made = sum(row.num_references(launches) * row.reference for row in rows)
     other = num_outputs(launches) * sum(row.beside for row in rows)
+    other += (1 + launches) * sum(row.prepared for row in rows)
     return (
         f"{duration(whole)}, of which {useful / whole:.0%} useful; builds take {duration(builds)}, "
         f"references {duration(made)}, other checks and digests {duration(other)}, and "
@@ -1361,7 +1366,8 @@ code on an {builds_processor} ([how](#what-the-host-does)), S + P / {fed} times 
 at {operation:.1f} us each, and with what the device and its library take where they are first used.
 That is {torch_use:.1f} s with torch, by the recorded build of `recursiongfn`, and {jax_use:.1f} s with JAX, by
 that of `brax` until JAX refused to compile ([above](#rows-at-full-size)); both less the host's part
-of that code, measured alike. No program for the device is compiled in a build: JAX does so in the
+of that code, measured alike. That of `bert` is the recorded one, and the operations by which the
+device draws today. No program for the device is compiled in a build: JAX does so in the
 first step, which nobody has timed and this budget takes for a step. That of `resnet50` is of the
 row without files: its untimed launch also writes its tree
 of JPEG files, which took a minute of processor time on that EPYC and is not counted. The reference is the [estimate](references.md) for 16 cores.
@@ -1369,7 +1375,8 @@ That of a whole step, and a sampled one where all launches see the same bits, is
 untimed launch and once for the last output, and read by the others; any other is made in each
 launch. Other checks and the digest of an output are counted where they were timed at full size
 (`workloads/references.toml`), of a first output in each launch, and of one last output; where they
-were not, the table has 0, and the sum is too low by them. What a first step did to the weights is
+were not, the table has 0, and the sum is too low by them. What `brax` and `ppo` compile for their
+check ({prepared} s) is counted once in a launch that checks. What a first step did to the weights is
 looked at by the untimed launch alone where all have the same bits, which is not counted, as nobody
 has seen it. Steps of more than two seconds are [fewer](suites.md#long-steps). Useful are warm-up
 and timed steps. Three repeats a row are in this sum, variants of rows are not. A build is beside
@@ -1434,6 +1441,7 @@ def page() -> str:
         most=1e6 * max(of_step(name) for name in HOST_BOUND),
         bare=1e6 * addition_seconds(),
         node="\n".join(node()),
+        prepared=" and ".join(f"{row.prepared:g}" for row in acceptance_rows() if row.prepared),
         builds_processor=host_builds.figures()["processor"],
         torch_use=host_builds.first_use("torch", slower()["copies"]),
         jax_use=host_builds.first_use("jax", slower()["copies"]),

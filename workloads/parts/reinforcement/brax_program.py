@@ -11,6 +11,7 @@ Import it inside a function: it imports JAX and brax.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -461,11 +462,20 @@ def _in_blocks(program: Callable[[str], Any], name: str, arrays: Sequence[Any]) 
     return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:count], *parts)
 
 
-@lru_cache(maxsize=8)
-def _shapes(name: str, episode: int, count: int) -> Any:
-    """Shape and type of every array of a state of `count` environments."""
-    wrapped = training.wrap(environment(name), episode_length=episode)
-    keys = jax.ShapeDtypeStruct((count, 2), jnp.uint32)  # type: ignore[no-untyped-call]
+def _shapes(settings: Settings, start: Any) -> Any:
+    """Shape and type of every array of a state of all environments, whose start states are these.
+
+    What a reset adds to them is traced, and not once more what they follow from.
+    """
+    env = copy.copy(environment(settings.environment))
+    types = jax.dtypes.canonicalize_dtype
+
+    def begun(*_: Any) -> Any:
+        return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape[1:], types(leaf.dtype)), start)
+
+    env.pipeline_init = begun
+    wrapped = training.wrap(env, episode_length=settings.episode)
+    keys = jax.ShapeDtypeStruct((settings.num_envs, 2), jnp.uint32)  # type: ignore[no-untyped-call]
     return quietly(lambda: jax.eval_shape(wrapped.reset, keys))
 
 
@@ -485,7 +495,7 @@ def begin(settings: Settings, rng: np.random.Generator) -> Any:
     )
     arrays = (positions, velocities)
     start, observations = _in_blocks(_exact_start, settings.environment, arrays)
-    shapes = _shapes(settings.environment, settings.episode, count)
+    shapes = _shapes(settings, start)
     empty = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
     start = jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), start, shapes.pipeline_state)
     observations = observations.astype(np.float32)
