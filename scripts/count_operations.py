@@ -101,9 +101,7 @@ def counted(row: Row, *, with_step: bool = False) -> tuple[int, ...]:
     return count.operations, count.copies, *steps
 
 
-def count(
-    code: Path, cases: Mapping[str, tuple[str, ...]], *, with_steps: bool = False
-) -> Counts:
+def count(code: Path, cases: Mapping[str, tuple[str, ...]], *, with_steps: bool = False) -> Counts:
     """The counts of builds, and of steps, of cases of suites, by the code in a folder."""
     sys.path[:0] = [str(code), str(code / "scripts"), str(ROOT / "tests")]
     os.environ["SIMULATED_MEMORY"] = str(MEMORY)

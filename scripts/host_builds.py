@@ -24,6 +24,10 @@ JOURNAL = ROOT / "tests" / "recorded" / "h100_0_12" / "rows_b.jsonl.xz"
 TIMED: Mapping[Library, str] = {"torch": "recursiongfn", "jax": "brax"}
 """By library the row whose build an H100 has timed; of `brax` until JAX refused to compile."""
 OF_JAX = frozenset({"brax", "ppo"})
+CORES = 8
+"""Of the H100's host, of two threads each."""
+EMULATED = frozenset({"torchatari"})
+"""Rows whose shared part is emulators', which read little memory: as many count as have a core."""
 
 
 @cache
@@ -44,9 +48,11 @@ def timed() -> Mapping[str, float]:
     return made
 
 
-def host_part(measured: Mapping[str, float], factor: float) -> float:
+def host_part(
+    measured: Mapping[str, float], factor: float, threads: int = host_seconds.FED
+) -> float:
     """Seconds of the H100's host for what was measured on another one."""
-    return factor * host_seconds.scaling(measured).at(host_seconds.FED)
+    return factor * host_seconds.scaling(measured).at(threads)
 
 
 def first_use(library: Library, factor: float) -> float:
@@ -59,5 +65,6 @@ def seconds(row: str, factor: float, operation: float) -> float:
     """Seconds of a row's build."""
     library: Library = "jax" if row in OF_JAX else "torch"
     handed = operation * int(figures()["operations"].get(row, 0))
-    host = host_part(figures()["builds"][row], factor)
+    threads = CORES if row in EMULATED else host_seconds.FED
+    host = host_part(figures()["builds"][row], factor, threads)
     return host + handed + first_use(library, factor)

@@ -58,7 +58,7 @@ def seconds(code: Path, row: tuple[str, Mapping[str, Any]], threads: int, *, cut
     """Seconds that passed, and seconds of processors, of one build in a process of its own."""
     given = json.dumps([str(code), *row, threads, cut])
     with tempfile.TemporaryDirectory() as folder:
-        made = subprocess.run(
+        made = subprocess.run(  # noqa: S603 - our own code
             [sys.executable, "-c", BUILD, given],
             capture_output=True,
             text=True,
@@ -74,8 +74,8 @@ def measured(
     """The three figures of thread_scaling.py, each the least of some builds, made in turn."""
     made: dict[int, list[Any]] = {1: [], 2: []}
     for _ in range(TIMES):
-        for threads in made:
-            made[threads].append(seconds(code, row, threads, cut=cut))
+        for threads, some in made.items():
+            some.append(seconds(code, row, threads, cut=cut))
     return {
         "one": round(min(processor for _, processor in made[1]), 2),
         "two": round(min(wall for wall, _ in made[2]), 2),
@@ -97,7 +97,7 @@ def operations() -> dict[str, int]:
     """Operations that the build of `COUNTED` hands to its device."""
     script = str(ROOT / "scripts" / "count_operations.py")
     command = [sys.executable, script, "--only", "acceptance", COUNTED]
-    made = subprocess.run(command, capture_output=True, text=True, check=True)
+    made = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - ours
     return {name: int(of[0]) for name, of in json.loads(made.stdout).items()}
 
 

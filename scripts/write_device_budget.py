@@ -490,10 +490,11 @@ def second_host_parts() -> list[Parts]:
 def _by_stages(name: str, host: Path = measured_stages.FIRST) -> Parts:
     """A case by stages of recorded launches of one host; checks of both are the second's.
 
-    On the first host these are as long as such work takes there, and digests what they took by
-    code that is today's again; untimed launches waited there for libraries in theirs. A build is the same in every launch, so the median of all counts: on
-    the first host some waited there for libraries to be hashed. Less are operations that builds
-    hand over no more; on the first host it takes no longer than on the second.
+    On the first host these are as long as such work takes there, and digests what they took by code
+    that is today's again; untimed launches waited there for libraries in theirs. A build is the
+    same in every launch, so the median of all counts: on the first host some waited there for
+    libraries to be hashed. Less are operations that builds hand over no more; on the first host it
+    takes no longer than on the second.
     """
     protocol = suite_file.load_suite("smoke")[0].protocol
     own, second = (measured_stages.run("smoke", one) for one in (host, measured_stages.SECOND))
@@ -926,8 +927,9 @@ class Row:
     """A primary row on one device: seconds of each part, and whether its step was measured.
 
     `beside` is what else the host does for one output: its digest and other checks, 0 where nobody
-    timed them; `prepared` what a launch does before its first check. `held` is the part of the device's memory that it was recorded to hold, None where
-    nobody knows. `build_is` says how else than by a timed build its seconds are known.
+    timed them; `prepared` what a launch does before its first check. `held` is the part of the
+    device's memory that it was recorded to hold, None where nobody knows. `build_is` says how else
+    than by a timed build its seconds are known.
     """
 
     name: str
@@ -1334,12 +1336,12 @@ another launch.
 
 Weak points of this sum:
 
-- The {operation:.1f} us of an operation are those of a step of `llama`; in steps of {bound},
-  which wait for their host, it took up to {most:.1f} us. A build's operations are Python's as a step's
+- The {operation:.1f} us of an operation are those of a step of `llama`; in steps of {bound}, which
+  wait for their host, it took up to {most:.1f} us. A build's operations are Python's as a step's
   are, and a profile of the second host, which is not kept, had 60% of the builds of `bert` and
-  `resnet50` in drawing; bare in-place additions of 16 numbers took {latency:.1f} us each on the host of 0.4.0
-  (`launch-latency`), where such steps took 1 / {faster:.2f} of the time (the median; torch was
-  another version), so {bare:.1f} us on the first.
+  `resnet50` in drawing; bare in-place additions of 16 numbers took {latency:.1f} us each on the
+  host of 0.4.0 (`launch-latency`), where such steps took 1 / {faster:.2f} of the time (the median;
+  torch was another version), so {bare:.1f} us on the first.
 - Checks of cases that compute on many threads, and of `gemm_exact`, are those of a host about twice
   as slow.
 - Repeats, untimed and timed launches of the first host ran beside others already: what one process
@@ -1358,30 +1360,32 @@ and check, were the host's measured parts made by one core of the recorded host.
 The step is that of the recorded device with older versions of the libraries. Where nobody has timed
 it, it is what a [plan within so many minutes](../how-to/minutes.md#what-is-chosen) assumes: its
 operations or bytes over a share of the vendor's figures (`appliance/step_rates.toml`), a second at
-least. A build is the recorded one, which drew inputs and weights on the host. Where the device draws the first weights now, it is what such a
-plan takes it for (`appliance/build_times.toml`): what the generator moves for them, counted like
-inputs, and {host_build:g} s of the host, its part at most; in the table these builds are marked
-"drawn". Builds that are the host's for the most part are marked "scaled": measured with today's
-code on an {builds_processor} ([how](#what-the-host-does)), S + P / {fed} times {copies:.2f}, with their operations
-at {operation:.1f} us each, and with what the device and its library take where they are first used.
-That is {torch_use:.1f} s with torch, by the recorded build of `recursiongfn`, and {jax_use:.1f} s with JAX, by
-that of `brax` until JAX refused to compile ([above](#rows-at-full-size)); both less the host's part
-of that code, measured alike. That of `bert` is the recorded one, and the operations by which the
-device draws today. No program for the device is compiled in a build: JAX does so in the
-first step, which nobody has timed and this budget takes for a step. That of `resnet50` is of the
-row without files: its untimed launch also writes its tree
-of JPEG files, which took a minute of processor time on that EPYC and is not counted. The reference is the [estimate](references.md) for 16 cores.
-That of a whole step, and a sampled one where all launches see the same bits, is made in the
-untimed launch and once for the last output, and read by the others; any other is made in each
-launch. Other checks and the digest of an output are counted where they were timed at full size
+least. A build is the recorded one, which drew inputs and weights on the host. Where the device
+draws the first weights now, it is what such a plan takes it for (`appliance/build_times.toml`):
+what the generator moves for them, counted like inputs, and {host_build:g} s of the host, its part
+at most; in the table these builds are marked "drawn". Builds that are the host's for the most part
+are marked "scaled": measured with today's code on an {builds_processor}
+([how](#what-the-host-does)), S + P / {fed} times {copies:.2f} (P / {cores} of the emulators of
+`torchatari`, which read little memory), with their operations at {operation:.1f} us each, and with
+what the device and its library take where they are first used. That is {torch_use:.1f} s with
+torch, by the recorded build of `recursiongfn`, and {jax_use:.1f} s with JAX, by that of `brax`
+until JAX refused to compile ([above](#rows-at-full-size)); both less the host's part of that code,
+measured alike. That of `bert` is the recorded one, and the operations by which the device draws
+today. No program for the device is compiled in a build: JAX does so in the first step, which nobody
+has timed and this budget takes for a step. That of `resnet50` is of the row without files: its
+untimed launch also writes its tree of JPEG files, which took a minute of processor time on that
+EPYC and is not counted. The reference is the [estimate](references.md) for 16 cores. That of a
+whole step, and a sampled one where all launches see the same bits, is made in the untimed launch
+and once for the last output, and read by the others; any other is made in each launch. Other checks
+and the digest of an output are counted where they were timed at full size
 (`workloads/references.toml`), of a first output in each launch, and of one last output; where they
 were not, the table has 0, and the sum is too low by them. What `brax` and `ppo` compile for their
-check ({prepared} s) is counted once in a launch that checks. What a first step did to the weights is
-looked at by the untimed launch alone where all have the same bits, which is not counted, as nobody
-has seen it. Steps of more than two seconds are [fewer](suites.md#long-steps). Useful are warm-up
-and timed steps. Three repeats a row are in this sum, variants of rows are not. A build is beside
-another launch only where records of the device say that it holds both, with twice what the earlier
-one holds.
+check ({prepared} s) is counted once in a launch that checks. What a first step did to the weights
+is looked at by the untimed launch alone where all have the same bits, which is not counted, as
+nobody has seen it. Steps of more than two seconds are [fewer](suites.md#long-steps). Useful are
+warm-up and timed steps. Three repeats a row are in this sum, variants of rows are not. A build is
+beside another launch only where records of the device say that it holds both, with twice what the
+earlier one holds.
 
 {acceptance}
 
@@ -1442,6 +1446,7 @@ def page() -> str:
         bare=1e6 * addition_seconds(),
         node="\n".join(node()),
         prepared=" and ".join(f"{row.prepared:g}" for row in acceptance_rows() if row.prepared),
+        cores=host_builds.CORES,
         builds_processor=host_builds.figures()["processor"],
         torch_use=host_builds.first_use("torch", slower()["copies"]),
         jax_use=host_builds.first_use("jax", slower()["copies"]),

@@ -1,5 +1,4 @@
-"""How long a build takes: as one was timed, as its host's part was measured and scaled, else by
-whether a device draws a row's first weights.
+"""How long a build takes: as timed, as its host's part is scaled, else by where weights are drawn.
 
 The seconds are data, `appliance/build_times.toml`, each with what it was taken of. Like an assumed
 step it is a forecast, which may be wrong by several times.
@@ -83,7 +82,7 @@ def measured_seconds(case: Case, model: str | None) -> float | None:
 
 
 def scaled_seconds(case: Case, model: str | None) -> float | None:
-    """The same of one whose host's part was measured on another host, and scaled to the device's."""
+    """The same of one whose host's part was measured on another host, and scaled."""
     return _of_same(load().scaled, case, model)
 
 
