@@ -1364,7 +1364,7 @@ least. A build is the recorded one, which drew inputs and weights on the host. W
 draws the first weights now, it is what such a plan takes it for (`appliance/build_times.toml`):
 what the generator moves for them, counted like inputs, and {host_build:g} s of the host, its part
 at most; in the table these builds are marked "drawn". Builds that are the host's for the most part
-are marked "scaled": measured with today's code on an {builds_processor}
+are marked "scaled": measured with today's code on an {builds_processor} at loads of {least:.1f} to {loads:.1f}
 ([how](#what-the-host-does)), S + P / {fed} times {copies:.2f} (P / {cores} of the emulators of
 `torchatari`, which read little memory), with their operations at {operation:.1f} us each, and with
 what the device and its library take where they are first used. That is {torch_use:.1f} s with
@@ -1447,6 +1447,8 @@ def page() -> str:
         node="\n".join(node()),
         prepared=" and ".join(f"{row.prepared:g}" for row in acceptance_rows() if row.prepared),
         cores=host_builds.CORES,
+        least=min(host_builds.figures()["loads"].values()),
+        loads=max(host_builds.figures()["loads"].values()),
         builds_processor=host_builds.figures()["processor"],
         torch_use=host_builds.first_use("torch", slower()["copies"]),
         jax_use=host_builds.first_use("jax", slower()["copies"]),
