@@ -1364,8 +1364,8 @@ least. A build is the recorded one, which drew inputs and weights on the host. W
 draws the first weights now, it is what such a plan takes it for (`appliance/build_times.toml`):
 what the generator moves for them, counted like inputs, and {host_build:g} s of the host, its part
 at most; in the table these builds are marked "drawn". Builds that are the host's for the most part
-are marked "scaled": measured with today's code on an {builds_processor} at loads of {least:.1f} to {loads:.1f}
-([how](#what-the-host-does)), S + P / {fed} times {copies:.2f} (P / {cores} of the emulators of
+are marked "scaled": measured with today's code on an {builds_processor} at loads of {least:.1f}
+to {loads:.1f} ([how](#what-the-host-does)), S + P / {fed} times {copies:.2f} (P / {cores} of the emulators of
 `torchatari`, which read little memory), with their operations at {operation:.1f} us each, and with
 what the device and its library take where they are first used. That is {torch_use:.1f} s with
 torch, by the recorded build of `recursiongfn`, and {jax_use:.1f} s with JAX, by that of `brax`
