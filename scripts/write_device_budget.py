@@ -1364,20 +1364,20 @@ least. A build is the recorded one, which drew inputs and weights on the host. W
 draws the first weights now, it is what such a plan takes it for (`appliance/build_times.toml`):
 what the generator moves for them, counted like inputs, and {host_build:g} s of the host, its part
 at most; in the table these builds are marked "drawn". Builds that are the host's for the most part
-are marked "scaled": measured with today's code on an {builds_processor} at loads of {least:.1f}
-to {loads:.1f} ([how](#what-the-host-does)), S + P / {fed} times {copies:.2f} (P / {cores} of the emulators of
-`torchatari`, which read little memory), with their operations at {operation:.1f} us each, and with
-what the device and its library take where they are first used. That is {torch_use:.1f} s with
-torch, by the recorded build of `recursiongfn`, and {jax_use:.1f} s with JAX, by that of `brax`
-until JAX refused to compile ([above](#rows-at-full-size)); both less the host's part of that code,
-measured alike. That of `bert` is the recorded one, and the operations by which the device draws
-today. No program for the device is compiled in a build: JAX does so in the first step, which nobody
-has timed and this budget takes for a step. That of `resnet50` is of the row without files: its
-untimed launch also writes its tree of JPEG files, which took a minute of processor time on that
-EPYC and is not counted. The reference is the [estimate](references.md) for 16 cores. That of a
-whole step, and a sampled one where all launches see the same bits, is made in the untimed launch
-and once for the last output, and read by the others; any other is made in each launch. Other checks
-and the digest of an output are counted where they were timed at full size
+are marked "scaled": measured with today's code on an {builds_processor} at loads of {least:.1f} to
+{loads:.1f} ([how](#what-the-host-does)), S + P / {fed} times {copies:.2f} (P / {cores} of the
+emulators of `torchatari`, which read little memory), with their operations at {operation:.1f} us
+each, and with what the device and its library take where they are first used. That is
+{torch_use:.1f} s with torch, by the recorded build of `recursiongfn`, and {jax_use:.1f} s with JAX,
+by that of `brax` until JAX refused to compile ([above](#rows-at-full-size)); both less the host's
+part of that code, measured alike. That of `bert` is the recorded one, and the operations by which
+the device draws today. No program for the device is compiled in a build: JAX does so in the first
+step, which nobody has timed and this budget takes for a step. That of `resnet50` is of the row
+without files: its untimed launch also writes its tree of JPEG files, which took a minute of
+processor time on that EPYC and is not counted. The reference is the [estimate](references.md) for
+16 cores. That of a whole step, and a sampled one where all launches see the same bits, is made in
+the untimed launch and once for the last output, and read by the others; any other is made in each
+launch. Other checks and the digest of an output are counted where they were timed at full size
 (`workloads/references.toml`), of a first output in each launch, and of one last output; where they
 were not, the table has 0, and the sum is too low by them. What `brax` and `ppo` compile for their
 check ({prepared} s) is counted once in a launch that checks. What a first step did to the weights
