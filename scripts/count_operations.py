@@ -2,6 +2,7 @@
 
     scripts/count_operations.py                       this code; writes what it counts
     scripts/count_operations.py --before FOLDER       the code in a folder, as what was before
+    scripts/count_operations.py --timed FOLDER        the same of smoke, as what an H100 has timed
     scripts/count_operations.py --only SUITE CASE...  this code; writes nothing
 
 On the simulated accelerator of the tests, whose tensors go every way that an accelerator's go; it
@@ -10,6 +11,9 @@ but views and memory that is only taken, and of these the copies between host an
 counts what torch hands over for a list of tensors (`_foreach_copy_`). Cases are at their own size
 on 80 GiB, each in a process of its own: of `smoke` all that torch builds, and of `acceptance` the
 smaller ones. Docs and the budget have these numbers from tests/recorded/build_operations.json.
+
+What an H100 has timed is bench 0.12.0 (tests/recorded/h100_0_12). Of that code the operations of a
+first step are counted too: a step that waits for its host says how long one takes there.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +47,10 @@ CASES: Mapping[str, tuple[str, ...]] = {
 }
 MEMORY = 2**36
 """Bytes of the simulated device."""
+TIMED = "smoke"
+"""The suite that an H100 has run with bench 0.12.0."""
 Row = tuple[str, str, dict[str, Any]]
+Counts = dict[str, dict[str, list[int]]]
 
 
 def rows(suite: str, names: tuple[str, ...]) -> Iterator[Row]:
@@ -55,8 +63,8 @@ def rows(suite: str, names: tuple[str, ...]) -> Iterator[Row]:
             yield name, case.workload, dict(case.parameters)
 
 
-def counted(row: Row) -> tuple[int, int]:
-    """Operations of a build on the device, and of these the copies from and to the host."""
+def counted(row: Row, *, with_step: bool = False) -> tuple[int, ...]:
+    """Operations of a build on the device, of these the copies from and to the host; of a step."""
     import torch  # noqa: PLC0415 - once the paths are set
     from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415 - the same
     from torch.utils._pytree import tree_iter  # noqa: PLC0415 - the same
@@ -85,23 +93,27 @@ def counted(row: Row) -> tuple[int, int]:
         target = Target(device=torch.device("simulated", 0), artifacts=Artifacts(Path(folder)))
         built = load_workload(workload)(**parameters)
         with Count() as count:
-            built.build(target, 1)
-    return count.operations, count.copies
+            state = built.build(target, 1)
+        with Count() as step:
+            if with_step:
+                built.step(state)
+    steps = (step.operations,) if with_step else ()
+    return count.operations, count.copies, *steps
 
 
-def count(code: Path, cases: Mapping[str, tuple[str, ...]]) -> dict[str, dict[str, list[int]]]:
-    """The counts of cases of suites, by the code that lies in a folder."""
+def count(code: Path, cases: Mapping[str, tuple[str, ...]], *, with_steps: bool = False) -> Counts:
+    """The counts of builds, and of steps, of cases of suites, by the code in a folder."""
     sys.path[:0] = [str(code), str(code / "scripts"), str(ROOT / "tests")]
     os.environ["SIMULATED_MEMORY"] = str(MEMORY)
     from support import simulated_device  # noqa: PLC0415 - once the paths are set
 
     simulated_device.build()
     simulated_device.register()
-    made: dict[str, dict[str, list[int]]] = {}
+    made: Counts = {}
     with multiprocessing.get_context("fork").Pool(1, maxtasksperchild=1) as pool:
         for suite, names in cases.items():
             of_suite = list(rows(suite, names))
-            counts = pool.map(counted, of_suite, chunksize=1)
+            counts = pool.map(partial(counted, with_step=with_steps), of_suite, chunksize=1)
             made[suite] = {row[0]: list(one) for row, one in zip(of_suite, counts, strict=True)}
     return made
 
@@ -118,10 +130,16 @@ def table(recorded: Mapping[str, Any]) -> Iterator[str]:
             yield f"| `{name}` of `{suite}` | {before:,} | {today:,} | {copies:,} | {fewer:,} |"
 
 
+def _builds(made: Counts) -> Counts:
+    """Of builds alone, operations and copies."""
+    return {suite: {name: one[:2] for name, one in of.items()} for suite, of in made.items()}
+
+
 def main() -> None:
     """Count, write and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--before", type=Path, metavar="FOLDER")
+    parser.add_argument("--timed", type=Path, metavar="FOLDER")
     parser.add_argument("--only", nargs="+", metavar="CASE")
     options = parser.parse_args()
     if options.only:
@@ -130,8 +148,13 @@ def main() -> None:
         sys.stdout.write(json.dumps(made[suite]) + "\n")
         return
     recorded = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
-    when = "before" if options.before else "today"
-    recorded[when] = count((options.before or ROOT).resolve(), CASES)
+    if options.timed:
+        made = count(options.timed.resolve(), {TIMED: CASES[TIMED]}, with_steps=True)
+        recorded["timed"] = _builds(made)
+        recorded["timed_steps"] = {TIMED: {name: one[2] for name, one in made[TIMED].items()}}
+    else:
+        when = "before" if options.before else "today"
+        recorded[when] = count((options.before or ROOT).resolve(), CASES)
     RECORDED.write_text(json.dumps(recorded, indent=1, sort_keys=True) + "\n")
     if "before" in recorded and "today" in recorded:
         sys.stdout.write("".join(f"{line}\n" for line in table(recorded)))

@@ -14,9 +14,9 @@ from __future__ import annotations
 import json
 import lzma
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
@@ -25,7 +25,8 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 sys.path.insert(0, str(ROOT / "scripts"))
 
-import host_seconds  # noqa: E402 - after the path
+import host_builds  # noqa: E402 - after the path
+import host_seconds  # noqa: E402 - the same
 import measured_budget  # noqa: E402 - the same
 import measured_rows  # noqa: E402 - the same
 import measured_stages  # noqa: E402 - the same
@@ -51,6 +52,7 @@ from appliance.worker import outputs  # noqa: E402 - the same
 RECORDED = ROOT / "tests" / "recorded" / "h100"
 PARTS = ROOT / "tests" / "recorded" / "host_parts.json"
 OPERATIONS = ROOT / "tests" / "recorded" / "build_operations.json"
+DIGESTS = ROOT / "tests" / "recorded" / "digest_codes.json"
 PAGE = ROOT / "docs" / "reference" / "device-budget.md"
 MODEL = "NVIDIA H100 80GB HBM3"
 LAUNCHES = 5
@@ -493,29 +495,32 @@ def second_host_parts() -> list[Parts]:
 
 
 def _by_stages(name: str, host: Path = measured_stages.FIRST) -> Parts:
-    """A case by stages of recorded launches: of one host, checks and digests of the second.
+    """A case by stages of recorded launches of one host; checks of both are the second's.
 
-    Of an untimed launch they count as its own. A build is the same in every launch, so the median
-    of all counts: on the first host some waited there for libraries to be hashed. Less are
-    operations that builds hand over no more, and steps that repeated inputs ask for no more.
+    On the first host these are as long as such work takes there, and digests what they took by code
+    that is today's again; untimed launches waited there for libraries in theirs. A build is the
+    same in every launch, so the median of all counts: on the first host some waited there for
+    libraries to be hashed. Less are operations that builds hand over no more, and steps that
+    repeated inputs ask for no more; on the first host a build takes no longer than on the second.
     """
     protocol = suite_file.load_suite("smoke")[0].protocol
     own, second = (measured_stages.run("smoke", one) for one in (host, measured_stages.SECOND))
-    checks = second.each(name, "timed", "check")
+    is_first = host == measured_stages.FIRST
+    share = between_hosts(name) if is_first else 1.0
+    checks = [share * one for one in second.each(name, "timed", "check")]
     first_step = own.typical(name, "timed", "first_step")
-    digest = second.typical(name, "timed", "digest")
+    digest = own.typical(name, "timed", "digest") * (today_digest(name) if is_first else 1.0)
+    untimed_digest = digest if is_first else own.typical(name, "untimed", "digest")
     extra = {
         "first_step": own.typical(name, "untimed", "first_step") - first_step,
-        "check": second.typical(name, "untimed", "check")
-        - median(checks)
-        - repeated_inputs.fewer_seconds(name, measured_stages.SECOND),
-        "digest": second.typical(name, "untimed", "digest") - digest,
+        "check": share * (second.typical(name, "untimed", "check") - _fewer_repeated(name))
+        - median(checks),
+        "digest": untimed_digest - digest,
     }
     clocks = protocol.calibration_seconds - own.calibration_seconds
-    removed = operation_seconds(host) * fewer_operations(name)
     return Parts(
         name=name,
-        build=own.typical_of_all(name, "build") - removed,
+        build=_build(name, host),
         first_step=first_step,
         digest=digest,
         check=median(checks),
@@ -528,14 +533,42 @@ def _by_stages(name: str, host: Path = measured_stages.FIRST) -> Parts:
     )
 
 
+def _build(name: str, host: Path, operation: float | None = None) -> float:
+    """Seconds of a build today, of a recorded host; `operation` are those of an operation there.
+
+    What the second, slower host took, the first takes at most.
+    """
+    hosts = {measured_stages.FIRST: "timed", measured_stages.SECOND: "before"}
+    each = {
+        one: measured_stages.run("smoke", one).typical_of_all(name, "build")
+        - (operation or operation_seconds(one)) * fewer_operations(name, since)
+        for one, since in hosts.items()
+    }
+    return min(each.values()) if host == measured_stages.FIRST else each[host]
+
+
 @cache
 def operation_seconds(host: Path = measured_stages.FIRST) -> float:
-    """What a host of a recorded run takes to hand one small operation to the device.
+    """What a host of a recorded run takes for one operation of a build, Python's part included.
+
+    The least that an operation takes of the steps that wait for their host.
+    """
+    return min(of_step(name, host) for name in HOST_BOUND)
+
+
+def of_step(name: str, host: Path = measured_stages.FIRST) -> float:
+    """Seconds of a step of a case there, over its operations."""
+    counts = json.loads(OPERATIONS.read_text())["timed_steps"]["smoke"]
+    return _step_seconds(name, host) / float(counts[name])
+
+
+def addition_seconds() -> float:
+    """What the first host takes to hand a bare operation to the device, in a loop of these.
 
     That of the host of 0.4.0, by its `launch-latency`, times the median of what steps that wait for
     their host take on the one and on the other.
     """
-    return latency() * median(_faster(name, host) for name in HOST_BOUND)
+    return latency() * median(_faster(name, measured_stages.FIRST) for name in HOST_BOUND)
 
 
 def latency() -> float:
@@ -549,17 +582,47 @@ HOST_BOUND = ("bert", "digits_mlp", "llama", "markov_lm", "resnet50")
 """Cases of smoke whose steps wait for their host."""
 
 
+def between_hosts(name: str) -> float:
+    """What a check takes on the first host, of what it takes on the second: 1 where none knows.
+
+    Those of cases whose steps wait for their host are the host's work alike: the largest of what
+    first steps of theirs took on the one over what they took on the other.
+    """
+    if name not in HOST_BOUND:
+        return 1.0
+    first, second = (
+        measured_stages.run("smoke", one) for one in (measured_stages.FIRST, measured_stages.SECOND)
+    )
+    return max(
+        first.typical(one, "timed", "first_step") / second.typical(one, "timed", "first_step")
+        for one in HOST_BOUND
+    )
+
+
+def today_digest(name: str) -> float:
+    """What a digest takes by today's code, of what it took by 0.12.0's (compare_digests.py)."""
+    codes = json.loads(DIGESTS.read_text())["cases"][name]
+    return max(1.0, float(codes["today"] / codes["before"]))
+
+
+def _step_seconds(name: str, host: Path) -> float:
+    by_begin = measured_budget.measured("smoke", host).steps[name]
+    return 1e-3 * median([*by_begin[True], *by_begin[False]])
+
+
 def _faster(name: str, host: Path) -> float:
     """A step of a case on the host of a run, over that on the host of 0.4.0."""
-    by_begin = measured_budget.measured("smoke", host).steps[name]
     before = (one.block / one.steps for one in journal("smoke").of(name, is_timed=True))
-    return 1e-3 * median([*by_begin[True], *by_begin[False]]) / median(before)
+    return _step_seconds(name, host) / median(before)
 
 
-def fewer_operations(name: str) -> int:
-    """Operations that the build of a case of smoke hands over no more (count_operations.py)."""
+def fewer_operations(name: str, since: str = "timed") -> int:
+    """Operations that the build of a case of smoke hands over no more (count_operations.py).
+
+    Since 0.12.0 ("timed"), or since 0.13.0 ("before"), whose code the second host ran.
+    """
     counts = json.loads(OPERATIONS.read_text())
-    before, today = (counts[when]["smoke"][name][0] for when in ("before", "today"))
+    before, today = (counts[when]["smoke"][name][0] for when in (since, "today"))
     return int(before - today)
 
 
@@ -647,16 +710,10 @@ def _smoke_sums(parts: Sequence[Parts]) -> dict[str, float]:
     count, first = len(parts), measured_stages.run("smoke")
     made = (1 + LAUNCHES) * count
     beside, repeats_beside = less(parts)
-    removed = {one.name: _removed(one) for one in parts}
-    as_before = [replace(one, build=one.build + removed[one.name]) for one in parts]
-    in_all_pairs = [
-        replace(
-            one,
-            extra=one.extra + repeated_inputs.fewer_seconds(one.name, measured_stages.SECOND),
-        )
-        for one in parts
-    ]
-    digests = [replace(one, digest=_first_digest(one)) for one in parts]
+    bare = [_otherwise(one, build=partial(_bare_build, one.name)) for one in parts]
+    checks = [_otherwise(one, **_second_checks(one.name)) for one in parts]
+    digests = [_otherwise(one, digest=partial(_second_stage, one.name, "digest")) for one in parts]
+    in_all_pairs = [_with_all_pairs(one) for one in parts]
     return {
         f"{count} untimed launches": sum(one.untimed for one in parts),
         f"{LAUNCHES * count} timed launches": sum(
@@ -666,11 +723,14 @@ def _smoke_sums(parts: Sequence[Parts]) -> dict[str, float]:
         "of it beside the end of the launch before, less": beside,
         f"**{made} launches**": _smoke_seconds(parts),
         f"the same {TWO_AHEAD}": _smoke_seconds(parts) - less_two_ahead(parts),
-        "the same with the operations that builds handed over before": _smoke_seconds(as_before),
         "the same with repeated inputs compared by as many steps as there": _smoke_seconds(
             in_all_pairs
         ),
-        "the same with digests of the first host, by 0.12.0": _smoke_seconds(digests),
+        f"the same, were an operation of a build {1e6 * addition_seconds():.1f} us": (
+            _smoke_seconds(bare)
+        ),
+        "the same with checks as they took on the second, slower host": _smoke_seconds(checks),
+        "the same with digests as they took there": _smoke_seconds(digests),
         "the same with all stages of the second, slower host": _smoke_seconds(second_host_parts()),
         "until the device is set up, and until processes have ended, in all": sum(
             (1 + LAUNCHES) * (one.setup + one.ending) for one in parts
@@ -683,16 +743,37 @@ def _smoke_sums(parts: Sequence[Parts]) -> dict[str, float]:
     }
 
 
-def _removed(one: Parts) -> float:
-    is_by_stages = one.how == "measured"
-    return operation_seconds() * fewer_operations(one.name) if is_by_stages else 0.0
-
-
-def _first_digest(one: Parts) -> float:
-    """As the first host took for it, by the code of 0.12.0."""
+def _otherwise(one: Parts, **parts: Callable[[], float]) -> Parts:
+    """The same with other seconds of some parts, where it is known by measured stages."""
     if one.how != "measured":
-        return one.digest
-    return measured_stages.run("smoke").typical(one.name, "timed", "digest")
+        return one
+    return replace(one, **{name: seconds() for name, seconds in parts.items()})
+
+
+def _bare_build(name: str) -> float:
+    return _build(name, measured_stages.FIRST, addition_seconds())
+
+
+def _fewer_repeated(name: str) -> float:
+    """Seconds of the second host that its comparison of repeated inputs does not take any more."""
+    return repeated_inputs.fewer_seconds(name, measured_stages.SECOND)
+
+
+def _with_all_pairs(one: Parts) -> Parts:
+    """The same with a comparison of repeated inputs as it was."""
+    return replace(one, extra=one.extra + between_hosts(one.name) * _fewer_repeated(one.name))
+
+
+def _second_checks(name: str) -> dict[str, Callable[[], float]]:
+    run = measured_stages.run("smoke", measured_stages.SECOND)
+    return {
+        "check": partial(_second_stage, name, "check"),
+        "last_check": lambda: max(run.each(name, "timed", "check")),
+    }
+
+
+def _second_stage(name: str, stage: str) -> float:
+    return measured_stages.run("smoke", measured_stages.SECOND).typical(name, "timed", stage)
 
 
 # ------------------------------------------------------------------ node
@@ -870,8 +951,9 @@ class Row:
     """A primary row on one device: seconds of each part, and whether its step was measured.
 
     `beside` is what else the host does for one output: its digest and other checks, 0 where nobody
-    timed them. `held` is the part of the device's memory that it was recorded to hold, None where
-    nobody knows.
+    timed them; `prepared` what a launch does before its first check. `held` is the part of the
+    device's memory that it was recorded to hold, None where nobody knows. `build_is` says how else
+    than by a timed build its seconds are known.
     """
 
     name: str
@@ -879,11 +961,12 @@ class Row:
     build: float
     reference: float
     beside: float
+    prepared: float
     is_shared: bool
     calibrate: float
     useful: float
     is_measured: bool
-    is_drawn: bool = False
+    build_is: str = ""
     held: float | None = None
     is_counted: bool = False
 
@@ -898,8 +981,9 @@ class Row:
         """
         plain = self.repeat + self.calibrate
         checked = self.reference + self.beside
-        untimed = self._split(plain + checked, checked, is_reference=True)
-        first = self.beside + (0.0 if self.is_shared else self.reference)
+        whole = self.prepared + checked
+        untimed = self._split(plain + whole, whole, is_reference=True)
+        first = self.prepared + self.beside + (0.0 if self.is_shared else self.reference)
         timed = [
             self._split(plain + self.useful + first + last, last)
             for last in [0.0] * (launches - 1) + [checked]
@@ -928,6 +1012,7 @@ class Row:
         """An untimed launch, timed ones and repeats."""
         made = (1 + launches) * (self.repeat + self.calibrate) + REPEATS * self.repeat
         references = self.num_references(launches) * self.reference
+        references += (1 + launches) * self.prepared
         return made + references + num_outputs(launches) * self.beside + launches * self.useful
 
 
@@ -949,8 +1034,13 @@ def acceptance_rows() -> list[Row]:
             continue
         known = full.get({"resnet50_jpeg": "resnet50"}.get(case.workload, case.workload), {})
         step = known.get("step_seconds", _unknown_step(case))
-        timed, drawn = (
-            find(case, MODEL) for find in (build_times.measured_seconds, build_times.drawn_seconds)
+        timed, scaled, drawn = (
+            find(case, MODEL)
+            for find in (
+                build_times.measured_seconds,
+                build_times.scaled_seconds,
+                build_times.drawn_seconds,
+            )
         )
         seconds = references.load().seconds(case.workload, case.parameters, case.work.flops, cores)
         is_inference = bool(case.scenario)
@@ -965,15 +1055,17 @@ def acceptance_rows() -> list[Row]:
                 name=case.id.partition("@")[0],
                 step=step,
                 build=timed
+                or scaled
                 or drawn
                 or known.get("build_seconds", build_times.load().model_seconds),
                 reference=seconds or 0.0,
                 beside=references.load().beside_seconds(case.workload, case.work.flops),
+                prepared=references.load().prepared_seconds(case.workload),
                 is_shared=case.workload in KEPT | KEPT_FOR_EQUAL_BITS,
                 calibrate=calibrate + protocol.calibration_seconds,
                 useful=warm_up + protocol.blocks * block,
                 is_measured="step_seconds" in known,
-                is_drawn=timed is None and drawn is not None,
+                build_is="scaled" if scaled else "drawn" if drawn and timed is None else "",
                 held=_held(case),
                 is_counted=is_counted(case),
             )
@@ -1020,7 +1112,7 @@ def acceptance() -> Iterator[str]:
     yield "|---|---:|---:|---:|---|---:|---:|---|"
     for row in rows:
         how = "measured" if row.is_measured else "assumed"
-        build = f"{row.build:.1f}, drawn" if row.is_drawn else f"{row.build:.1f}"
+        build = ", ".join((f"{row.build:.1f}", *([row.build_is] if row.build_is else [])))
         made = "once" if row.is_shared else "each launch"
         yield (
             f"| `{row.name}` | {row.step:.3g} | {build} | {row.reference:.3g} | {made} | "
@@ -1069,6 +1161,7 @@ def _sum(rows: Sequence[Row], launches: int) -> str:
     builds = sum((1 + launches + REPEATS) * row.build for row in rows)
     made = sum(row.num_references(launches) * row.reference for row in rows)
     other = num_outputs(launches) * sum(row.beside for row in rows)
+    other += (1 + launches) * sum(row.prepared for row in rows)
     return (
         f"{duration(whole)}, of which {useful / whole:.0%} useful; builds take {duration(builds)}, "
         f"references {duration(made)}, other checks and digests {duration(other)}, and "
@@ -1101,16 +1194,25 @@ KNOWN = {
         "medians of stages with 0.12.0 on the first host, ahead of their turn or not, of first "
         "steps in timed launches and of builds in all; of builds less the "
         "[operations](../explanation/inputs.md#many-small-tensors) that they hand to the device no "
-        "more, {operation:.1f} us each"
+        "more, {operation:.1f} us each, the least that one of a step took there of those that wait "
+        "for their host; and no more than on the second, slower host by 0.13.0, likewise"
     ),
-    "checks and digests of `smoke`": (
-        "medians of stages of 0.13.0 on the second, slower host: an upper bound, in digests also "
-        "because of page-locked buffers that none of these makes any more"
+    "checks of `smoke`": (
+        "medians of stages of 0.13.0 on the second, slower host; of the cases whose steps wait for "
+        "their host {hosts:.2f} times that, the largest of what the first host took for a first "
+        "step of theirs over what the second took (of their steps it is {steps:.2f})"
+    ),
+    "digests of `smoke`": (
+        "medians of stages of 0.12.0 on the first host, times what today's code takes longer for "
+        "these outputs than 0.12.0's on the simulated accelerator of the tests, in turn "
+        "({digest:.2f} times at most, at a load of {digest_load:.1f}): array after array on one "
+        "thread up to 32 MiB, as then. In between, digests made a pool of threads and page-locked "
+        "buffers, which took 0.2 s of the second host"
     ),
     "what only untimed launches do": (
-        "what their first step took longer on the first host, their checks and digests on the "
-        "second; of checks less the steps that repeated inputs are compared by no more: today's "
-        "rule on steps drawn from the blocks of that host"
+        "what their first step took longer on the first host, and their check on the second, as "
+        "other checks, less the steps that repeated inputs are compared by no more: today's rule "
+        "on steps drawn from the blocks of that host"
     ),
     "inputs that a device draws (products, `memory`)": (
         "counted: all bytes that the generator's operations read and write, over the {rate:.2f} "
@@ -1259,11 +1361,14 @@ another launch.
 
 Weak points of this sum:
 
-- The {operation:.1f} us of an operation: in-place additions of 16 numbers took {latency:.1f} us
-  each on the host of 0.4.0 (`launch-latency`), and steps of {bound},
-  which wait for their host, took {faster:.2f} times as long on the first host as there (the median;
-  torch was another version). Operations that take memory cost more than these additions.
-- Checks, digests and what untimed launches do more are those of a host about twice as slow.
+- The {operation:.1f} us of an operation are those of a step of `llama`; in steps of {bound}, which
+  wait for their host, it took up to {most:.1f} us. A build's operations are Python's as a step's
+  are, and a profile of the second host, which is not kept, had 60% of the builds of `bert` and
+  `resnet50` in drawing; bare in-place additions of 16 numbers took {latency:.1f} us each on the
+  host of 0.4.0 (`launch-latency`), where such steps took 1 / {faster:.2f} of the time (the median;
+  torch was another version), so {bare:.1f} us on the first.
+- Checks of cases that compute on many threads, and of `gemm_exact`, are those of a host about twice
+  as slow.
 - Repeats, untimed and timed launches of the first host ran beside others already: what one process
   slowed the other down by is in their stages and is not taken out.
 - The two ONNX rows ran on no such device with their provider since 0.4.0.
@@ -1280,21 +1385,32 @@ and check, were the host's measured parts made by one core of the recorded host.
 The step is that of the recorded device with older versions of the libraries. Where nobody has timed
 it, it is what a [plan within so many minutes](../how-to/minutes.md#what-is-chosen) assumes: its
 operations or bytes over a share of the vendor's figures (`appliance/step_rates.toml`), a second at
-least. A build is the recorded one, which drew inputs and weights on the host, and is taken for
-{build:g} s where nobody timed it. Where the device draws the first weights now, it is what such a
-plan takes it for (`appliance/build_times.toml`): what the generator moves for them, counted like
-inputs, and {host_build:g} s of the host, its part at most; in the table these builds are marked
-"drawn". The reference is the [estimate](references.md) for 16 cores.
-That of a whole step, and a sampled one where all launches see the same bits, is made in the
-untimed launch and once for the last output, and read by the others; any other is made in each
+least. A build is the recorded one, which drew inputs and weights on the host. Where the device
+draws the first weights now, it is what such a plan takes it for (`appliance/build_times.toml`):
+what the generator moves for them, counted like inputs, and {host_build:g} s of the host, its part
+at most; in the table these builds are marked "drawn". Builds that are the host's for the most part
+are marked "scaled": measured with today's code on an {builds_processor} at loads of {least:.1f} to
+{loads:.1f} ([how](#what-the-host-does)), S + P / {fed} times {copies:.2f} (P / {cores} of the
+emulators of `torchatari`, which read little memory), with their operations at {operation:.1f} us
+each, and with what the device and its library take where they are first used. That is
+{torch_use:.1f} s with torch, by the recorded build of `recursiongfn`, and {jax_use:.1f} s with JAX,
+by that of `brax` until JAX refused to compile ([above](#rows-at-full-size)); both less the host's
+part of that code, measured alike. That of `bert` is the recorded one, and the operations by which
+the device draws today. No program for the device is compiled in a build: JAX does so in the first
+step, which nobody has timed and this budget takes for a step. That of `resnet50` is of the row
+without files: its untimed launch also writes its tree of JPEG files, which took a minute of
+processor time on that EPYC and is not counted. The reference is the [estimate](references.md) for
+16 cores. That of a whole step, and a sampled one where all launches see the same bits, is made in
+the untimed launch and once for the last output, and read by the others; any other is made in each
 launch. Other checks and the digest of an output are counted where they were timed at full size
 (`workloads/references.toml`), of a first output in each launch, and of one last output; where they
-were not, the table has 0, and the sum is too low by them. What a first step did to the weights is
-looked at by the untimed launch alone where all have the same bits, which is not counted, as nobody
-has seen it. Steps of more than two seconds are [fewer](suites.md#long-steps). Useful are warm-up
-and timed steps. Three repeats a row are in this sum, variants of rows are not. A build is beside
-another launch only where records of the device say that it holds both, with twice what the earlier
-one holds.
+were not, the table has 0, and the sum is too low by them. What `brax` and `ppo` compile for their
+check ({prepared} s) is counted once in a launch that checks. What a first step did to the weights
+is looked at by the untimed launch alone where all have the same bits, which is not counted, as
+nobody has seen it. Steps of more than two seconds are [fewer](suites.md#long-steps). Useful are
+warm-up and timed steps. Three repeats a row are in this sum, variants of rows are not. A build is
+beside another launch only where records of the device say that it holds both, with twice what the
+earlier one holds.
 
 {acceptance}
 
@@ -1319,6 +1435,13 @@ def page() -> str:
         "processor": host["processor"],
         "load": host["load"],
         **{f"smoke_{key}": smoke_host[key] for key in ("threads", "processor", "load")},
+        "hosts": between_hosts("bert"),
+        "steps": max(
+            _step_seconds(name, measured_stages.FIRST) / _step_seconds(name, measured_stages.SECOND)
+            for name in HOST_BOUND
+        ),
+        "digest": max(today_digest(name) for name in measured_stages.run("smoke").cases()),
+        "digest_load": json.loads(DIGESTS.read_text())["load"],
     }
     known = [f"| {part} | {how.format(**figures)} |" for part, how in KNOWN.items()]
     return PAGE_TEXT.format(
@@ -1344,8 +1467,16 @@ def page() -> str:
         latency=1e6 * latency(),
         bound=", ".join(f"`{name}`" for name in HOST_BOUND),
         faster=median(_faster(name, measured_stages.FIRST) for name in HOST_BOUND),
+        most=1e6 * max(of_step(name) for name in HOST_BOUND),
+        bare=1e6 * addition_seconds(),
         node="\n".join(node()),
-        build=build_times.load().model_seconds,
+        prepared=" and ".join(f"{row.prepared:g}" for row in acceptance_rows() if row.prepared),
+        cores=host_builds.CORES,
+        least=min(host_builds.figures()["loads"].values()),
+        loads=max(host_builds.figures()["loads"].values()),
+        builds_processor=host_builds.figures()["processor"],
+        torch_use=host_builds.first_use("torch", slower()["copies"]),
+        jax_use=host_builds.first_use("jax", slower()["copies"]),
         host_build=build_times.load().host_seconds,
         acceptance="\n".join(acceptance()),
         acceptance_aim=acceptance_aim(),

@@ -1,4 +1,4 @@
-"""How long a build takes: as one was timed, else by whether a device draws a row's first weights.
+"""How long a build takes: as timed, as its host's part is scaled, else by where weights are drawn.
 
 The seconds are data, `appliance/build_times.toml`, each with what it was taken of. Like an assumed
 step it is a forecast, which may be wrong by several times.
@@ -30,7 +30,10 @@ class DrawnWeights(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedBuild(Record):
-    """The build of a row with so many parameters, as one launch on a model of device took it."""
+    """The build of a row with so many parameters, as one launch on a model of device took it.
+
+    Or as it would take it: of what a host does for the most part, as measured on another host.
+    """
 
     workload: str
     model: str
@@ -41,7 +44,7 @@ class TimedBuild(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildTimes(Record):
-    """appliance/build_times.toml: builds that were timed, and seconds of any other."""
+    """appliance/build_times.toml: builds that were timed or scaled, and seconds of any other."""
 
     schema: Literal["bench/build-times/1"]
     model_seconds: Number
@@ -49,6 +52,7 @@ class BuildTimes(Record):
     host_seconds: Number
     drawn: tuple[DrawnWeights, ...]
     measured: tuple[TimedBuild, ...]
+    scaled: tuple[TimedBuild, ...]
 
     def of(self, workload: str) -> DrawnWeights | None:
         return next((one for one in self.drawn if workload in one.workloads), None)
@@ -74,21 +78,30 @@ def drawn_seconds(case: Case, model: str | None) -> float | None:
 
 def measured_seconds(case: Case, model: str | None) -> float | None:
     """Seconds of a build that was timed, of the very same number of parameters on one device."""
+    return _of_same(load().measured, case, model)
+
+
+def scaled_seconds(case: Case, model: str | None) -> float | None:
+    """The same of one whose host's part was measured on another host, and scaled."""
+    return _of_same(load().scaled, case, model)
+
+
+def _of_same(builds: tuple[TimedBuild, ...], case: Case, model: str | None) -> float | None:
     of = (case.workload, model, case.num_parameters)
-    timed = (
+    seconds = (
         one.seconds
-        for one in load().measured
+        for one in builds
         if (one.workload, one.model, one.num_parameters) == of and case.ranks == 1
     )
-    return next(timed, None)
+    return next(seconds, None)
 
 
 def seconds(case: Case, model: str | None) -> float:
     """Seconds of any build."""
-    measured = measured_seconds(case, model)
-    known = drawn_seconds(case, model) if measured is None else measured
-    if known is not None:
-        return known
+    for known in (measured_seconds, scaled_seconds, drawn_seconds):
+        found = known(case, model)
+        if found is not None:
+            return found
     return load().model_seconds if case.num_parameters else load().product_seconds
 
 

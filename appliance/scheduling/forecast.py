@@ -74,6 +74,7 @@ def estimate(
     build = build_times.seconds(case, model)
     clocks = protocol.calibration_seconds
     beside = file.beside_seconds(case.workload, case.work.flops)
+    beside += file.prepared_seconds(case.workload)
     untimed = SETUP_SECONDS + build + FIRST_STEPS * step + clocks + reference + beside
     warm_up = launch_constants.warm_up_seconds(protocol, step)
     timed = warm_up + protocol.blocks * _block_seconds(case, step, protocol)

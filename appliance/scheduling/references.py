@@ -39,7 +39,8 @@ class Reference(Record):
     `chance` is with what probability a fault is in what is followed, where that is not all.
     `measured` is what a check took where that is known, `measured_seconds` at least, of a step of
     `measured_flops`. `beside_seconds` is what else the host did for the output of that step: its
-    digest, its other checks, and the copy of the state before it.
+    digest, its other checks, and the copy of the state before it. `prepared_seconds` is what a
+    launch does before the first of its checks, however many outputs it checks.
     """
 
     workload: str
@@ -52,6 +53,7 @@ class Reference(Record):
     measured_seconds: Number = 0.0
     measured_flops: Number = 0.0
     beside_seconds: Number = 0.0
+    prepared_seconds: Number = 0.0
 
     def part_of_measured(self, flops: float) -> float:
         """How much of the measured step this one is, at most all of it."""
@@ -98,6 +100,11 @@ class References(Record):
             return 0.0
         part = reference.part_of_measured(flops)
         return reference.beside_seconds * (1.0 if part >= SAME_WEIGHTS else part)
+
+    def prepared_seconds(self, workload: str) -> float:
+        """Seconds of the host before a launch's first check."""
+        reference = self.of(workload)
+        return 0.0 if reference is None else reference.prepared_seconds
 
 
 @cache

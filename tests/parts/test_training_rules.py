@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -20,6 +22,7 @@ from workloads.digits_mlp import DigitsMlp
 from workloads.parts.numerics.checksums import checksum
 from workloads.parts.numerics.classifier import Classifier
 from workloads.parts.numerics.inputs import placed
+from workloads.parts.numerics.threads import on_threads
 from workloads.parts.training import rules
 from workloads.parts.training.bounds import ErrorBounds
 from workloads.parts.training.checks import check_step
@@ -333,3 +336,15 @@ def test_seal_tells_one_element_and_two_swapped_and_leaves_the_tensor_alone(
     assert (
         len({checksums, checksum(changed), checksum(swapped), checksum(kept.reshape(20, 3))}) == 4
     )
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_checksum_of_a_long_tensor_is_that_of_its_words_one_by_one(threads: int) -> None:
+    words = torch.arange(2**20 + 2**18 + 5, dtype=torch.int32).mul_(-77)
+    index = np.arange(len(words), dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (index.view(np.int64) ^ (index.view(np.int64) >> 29)).view(np.uint64)
+    weights = mixed * np.uint64(0x2545F4914F6CDD1D) | np.uint64(1)
+    total = int((words.numpy().view(np.uint32).astype(np.uint64) * weights).sum(dtype=np.uint64))
+    kind = hashlib.sha256(f"torch.int32 ({len(words)},)".encode()).digest()[:8]
+    with on_threads(threads):
+        assert checksum(words) == (total + int.from_bytes(kind, "big")) % 2**63

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,11 @@ from appliance.scheduling import build_times, forecast
 from appliance.storage import suite_file
 
 ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import host_builds  # noqa: E402 - after the path
+import write_device_budget as budget  # noqa: E402 - the same
+
 RECORDED = ROOT / "tests" / "recorded" / "h100_0_12"
 H100 = "NVIDIA H100 80GB HBM3"
 LARGE = replace(a_case("llm_chat"), small=False, num_parameters=6_738_415_616)
@@ -29,9 +35,10 @@ def test_a_device_that_draws_the_weights_moves_them_more_than_once() -> None:
     assert more == pytest.approx(build_times.seconds(LARGE, H100) - build_times.load().host_seconds)
 
 
-@pytest.mark.parametrize(
-    "timed", build_times.load().measured, ids=[one.workload for one in build_times.load().measured]
-)
+KNOWN = (*build_times.load().measured, *build_times.load().scaled)
+
+
+@pytest.mark.parametrize("timed", KNOWN, ids=[one.workload for one in KNOWN])
 def test_a_build_that_was_timed_takes_that_and_any_other_no_less(
     timed: build_times.TimedBuild,
 ) -> None:
@@ -42,8 +49,25 @@ def test_a_build_that_was_timed_takes_that_and_any_other_no_less(
         replace(case, ranks=2),
     ):
         assert build_times.measured_seconds(other, timed.model) is None
-        assert build_times.seconds(other, timed.model) > timed.seconds * 0.99
+        assert build_times.scaled_seconds(other, timed.model) is None
+        least = min(timed.seconds, build_times.load().model_seconds)
+        assert build_times.seconds(other, timed.model) > least * 0.99
     assert build_times.measured_seconds(case, "another device") is None
+    assert build_times.scaled_seconds(case, "another device") is None
+
+
+def test_scaled_builds_follow_from_what_another_host_took() -> None:
+    factor, operation = budget.slower()["copies"], budget.operation_seconds()
+    scaled = {one.workload: one.seconds for one in build_times.load().scaled}
+    names = {"brax": "brax_ppo"}
+    for row in host_builds.figures()["builds"]:
+        seconds = host_builds.seconds(row, factor, operation)
+        assert scaled.pop(names.get(row, row)) == round(seconds, 1)
+    counts = json.loads(budget.OPERATIONS.read_text())["today"]["acceptance"]["bert-tf32-fp16"]
+    full = json.loads((budget.RECORDED / "full_size.json").read_text())
+    assert scaled == {"bert": round(full["bert"]["build_seconds"] + operation * counts[0], 1)}
+    for library, row in host_builds.TIMED.items():  # a build is no shorter than its host's part
+        assert 0.0 < host_builds.first_use(library, factor) < host_builds.timed()[row]
 
 
 def test_timed_builds_are_those_of_the_recorded_journals() -> None:

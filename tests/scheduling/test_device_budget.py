@@ -155,15 +155,15 @@ def test_parts_of_smoke_are_recorded_stages_but_for_operations_that_builds_lose(
     cases = {case.id.partition("@")[0] for case in budget.planned("smoke")}
     assert set(parts) == cases == first.cases() | {one for one in cases if one.startswith("onnx_")}
     for name in first.cases():
-        builds = [one.of("build") for one in first.launches if one.case == name]
+        builds = statistics.median(one.of("build") for one in first.launches if one.case == name)
         lost = budget.operation_seconds() * budget.fewer_operations(name)
-        assert parts[name].build == pytest.approx(statistics.median(builds) - lost)
-        assert 0.0 <= lost < parts[name].build
+        assert 0.0 <= lost < builds
+        assert 0.0 < parts[name].build <= builds - lost
+        share = budget.between_hosts(name)
         checks = second.each(name, "timed", "check")
-        assert (parts[name].check, parts[name].last_check) == (
-            statistics.median(checks),
-            max(checks),
-        )
+        assert parts[name].check == pytest.approx(share * statistics.median(checks))
+        assert parts[name].last_check == pytest.approx(share * max(checks))
+        assert parts[name].digest >= first.typical(name, "timed", "digest")
     assert {one.how for name, one in parts.items() if name in first.cases()} == {"measured"}
 
 
@@ -177,3 +177,21 @@ def test_of_a_recorded_comparison_of_repeated_inputs_today_s_rule_makes_less_tha
         assert made == 48
         assert made / 2 * step < repeated_inputs.fewer_seconds("llama", host) < 34 * step
         assert repeated_inputs.fewer_seconds("bert", host) == 0.0
+
+
+def test_an_operation_of_a_build_is_taken_for_the_least_that_one_of_a_step_takes() -> None:
+    each = {name: budget.of_step(name) for name in budget.HOST_BOUND}
+    assert budget.addition_seconds() < budget.operation_seconds() == min(each.values())
+    # Of a build that the second host made with few operations it is what that took, at most.
+    second = measured_stages.run("smoke", measured_stages.SECOND)
+    (digits,) = [one for one in budget.smoke_parts() if one.name == "digits_mlp"]
+    assert digits.build < second.typical_of_all("digits_mlp", "build") * 1.001
+
+
+def test_checks_of_the_first_host_take_no_less_of_the_second_s_than_steps_do() -> None:
+    steps = [
+        budget._step_seconds(name, measured_stages.FIRST)
+        / budget._step_seconds(name, measured_stages.SECOND)
+        for name in budget.HOST_BOUND
+    ]
+    assert max(steps) < budget.between_hosts("bert") < 1.0 == budget.between_hosts("gemm-fp32")

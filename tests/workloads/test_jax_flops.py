@@ -129,7 +129,8 @@ def of_program(workload: SimulatedPpo) -> dict[str, int]:
     step = brax.program(settings).trace(
         learner, simulation, shaped((2,), "uint32"), shaped((), "int32")
     )
-    actions = shaped((settings.num_envs, brax.sizes(settings.environment)[1]), "float32")
+    width = brax.environment(settings.environment).action_size
+    actions = shaped((settings.num_envs, width), "float32")
     physics = brax.quietly(lambda: jax.make_jaxpr(wrapped.step)(simulation, actions))
     result = products(step.jaxpr.jaxpr)
     for name, operations in products(physics.jaxpr).items():

@@ -187,9 +187,16 @@ def test_adam_of_jax_raises_betas_of_float32(number: int):
 
 
 def test_widths_are_those_of_the_libraries():
+    import jax  # noqa: PLC0415 - not in a process that is forked
+
     from workloads.parts.reinforcement import brax_program, dqn_program  # noqa: PLC0415 - imports JAX
 
-    assert {name: brax_program.sizes(name) for name in WIDTHS} == dict(WIDTHS)
+    def widths(name: str) -> tuple[int, int]:
+        env, key = brax_program.environment(name), jax.ShapeDtypeStruct((2,), "uint32")
+        seen = brax_program.quietly(lambda: jax.eval_shape(env.reset, key)).obs
+        return seen.shape[-1], env.action_size
+
+    assert {name: widths(name) for name in WIDTHS} == dict(WIDTHS)
     game, parameters = dqn_program._game("SpaceInvaders-MinAtar")
     assert math.prod(game.observation_space(parameters).shape) == WIDTH
     assert dqn_program.num_actions("SpaceInvaders-MinAtar") == ACTIONS

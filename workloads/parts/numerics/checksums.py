@@ -8,7 +8,8 @@ x are the words of the tensor in their logical order, zero-extended to 64 bits, 
 weights made of i alone. One changed element alters the sum with certainty, but for the top bit of
 a 64-bit word; changes of several that know nothing of the weights escape with probability 2**-31
 at most (2**-47 for 16-bit words). Integers add up the same in any order, so the host and
-every device make the same number of the same bits. Dtype and shape are part of it.
+every device make the same number of the same bits. Dtype and shape are part of it. A long tensor of
+the host is added up on all threads, in parts that stay in a processor's cache.
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ from functools import lru_cache
 import torch
 
 from workloads.parts.numerics.host_copies import SMALL, small_on_host
+from workloads.parts.numerics.threads import on_each
 
 _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-_AT_ONCE = 2**22  # words: 32 MiB in 64 bits
+_AT_ONCE = 2**22  # words of a device: 32 MiB in 64 bits
+_IN_CACHE = 2**16  # words of a host's processor: 512 KiB in 64 bits
+_OF_A_THREAD = 2**20  # words that one thread adds up at once
 SHORT = 2**18
 """Words of a tensor, whose weights are kept for others of its size: batches have few sizes."""
 _STEP, _MIX = 0x9E3779B97F4A7C15 - 2**64, 0x2545F4914F6CDD1D  # odd, of a random number generator
@@ -55,12 +59,24 @@ def _of_alike(tensors: Sequence[torch.Tensor]) -> list[int]:
     rows = torch.stack([_words(one) for one in tensors]) if len(tensors) > 1 else _words(tensors[0])
     rows = rows.reshape(len(tensors), tensors[0].numel())
     mask = (1 << (8 * rows.element_size())) - 1 if rows.element_size() < 8 else -1  # noqa: PLR2004 - bytes of 64 bits
-    sums = [total] * len(tensors)
-    for first in range(0, rows.shape[1], _AT_ONCE):
-        part = rows[:, first : first + _AT_ONCE].to(torch.int64, copy=True).bitwise_and_(mask)
+    is_near, count = rows.device.type == "cpu", rows.shape[1]
+    if is_near and count > SHORT:
+        cuts = [slice(first, first + _OF_A_THREAD) for first in range(0, count, _OF_A_THREAD)]
+        given = on_each(cuts, lambda cut: _added(rows, cut, mask, _IN_CACHE))
+    else:
+        given = [_added(rows, slice(0, count), mask, _AT_ONCE)]
+    return [(total + sum(some)) % 2**63 for some in zip(*given, strict=True)]
+
+
+def _added(rows: torch.Tensor, cut: slice, mask: int, at_once: int) -> list[int]:
+    """Of each row the sum over a cut of its words, so many at once; modulo 2**64 or more."""
+    sums = [0] * len(rows)
+    for first in range(cut.start, min(cut.stop, rows.shape[1]), at_once):
+        part = rows[:, first : min(first + at_once, cut.stop)]
+        part = part.to(torch.int64, copy=True).bitwise_and_(mask)
         given = part.mul_(_weights_of(first, part[0])).sum(dim=1).tolist()
         sums = [one + more for one, more in zip(sums, given, strict=True)]
-    return [one % 2**63 for one in sums]
+    return sums
 
 
 def _words(tensor: torch.Tensor) -> torch.Tensor:

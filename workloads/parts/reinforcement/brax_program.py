@@ -11,10 +11,11 @@ Import it inside a function: it imports JAX and brax.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -86,14 +87,6 @@ class Settings:
 def environment(name: str) -> Any:
     """The simulation without wrappers."""
     return quietly(lambda: envs.get_environment(name))
-
-
-@lru_cache(maxsize=8)
-def sizes(name: str) -> tuple[int, int]:
-    """Width of an observation and of an action."""
-    env = environment(name)
-    shape = quietly(lambda: jax.eval_shape(env.reset, jax.ShapeDtypeStruct((2,), jnp.uint32)))  # type: ignore[no-untyped-call]
-    return shape.obs.shape[-1], env.action_size
 
 
 def optimizer(settings: Settings) -> Any:
@@ -203,7 +196,7 @@ def program(settings: Settings) -> Any:
 
 def noise(key: Any, settings: Settings) -> Any:
     """Normal numbers of all actions of a step."""
-    shape = (settings.length, settings.num_envs, sizes(settings.environment)[1])
+    shape = (settings.length, settings.num_envs, environment(settings.environment).action_size)
     return jax.random.normal(jax.random.fold_in(key, 0), shape, jnp.float32)
 
 
@@ -314,20 +307,35 @@ def _loss(weights: Any, taken: Any, statistics: Any, settings: Settings) -> Any:
 
 
 @lru_cache(maxsize=8)
-def _exact(name: str) -> Any:
-    """The library's own step in float64 on the host, from coordinates and an action.
-
-    Everything that the simulation keeps besides coordinates follows from them.
-    """
+def _exact_environment(name: str) -> Any:
+    """The simulation with all its numbers in float64, on the host."""
     with jax_devices.on_host_in_float64():
         env = quietly(lambda: envs.get_environment(name))
-        double = jax.tree.map(_doubled, env.sys)
-        env.sys = double
+        env.sys = jax.tree.map(_doubled, env.sys)
+    return env
+
+
+def _started(env: Any, positions: Any, velocities: Any) -> tuple[Any, Any]:
+    """A start state and its observation; all else that the simulation keeps follows from these."""
+    start = env.pipeline_init(positions, velocities)
+    return start, env._get_obs(start)  # noqa: SLF001 - the environment's own
+
+
+@lru_cache(maxsize=8)
+def _exact_start(name: str) -> Any:
+    """The library's start states in float64 on the host, from coordinates."""
+    return jax.jit(jax.vmap(partial(_started, _exact_environment(name))))
+
+
+@lru_cache(maxsize=8)
+def _exact(name: str) -> Any:
+    """The library's own step in float64 on the host, from coordinates and an action."""
+    env = _exact_environment(name)
 
     def advance(positions: Any, velocities: Any, action: Any, search: Any) -> Any:
-        start = env.pipeline_init(positions, velocities)
+        start, seen = _started(env, positions, velocities)
         zero = jnp.zeros((), positions.dtype)
-        state = envs.State(start, env._get_obs(start), zero, zero, {})  # noqa: SLF001
+        state = envs.State(start, seen, zero, zero, {})
         with inexact_search(search):
             after = env.step(state, action)
         return (
@@ -390,15 +398,14 @@ def _doubled(leaf: Any) -> Any:
 
 
 @lru_cache(maxsize=32)
-def _compiled(name: str, count: int) -> Any:
-    env = environment(name)
+def _compiled(program: Callable[[str], Any], name: str, widths: tuple[int, ...]) -> Any:
+    """A program of an environment for `BLOCK` of it, given arrays so wide; 0 is a number each."""
     with jax_devices.on_host_in_float64():
         shapes = (
-            jax.ShapeDtypeStruct((count, width), jnp.float64)  # type: ignore[no-untyped-call]
-            for width in (env.sys.q_size(), env.sys.qd_size(), env.action_size)
+            jax.ShapeDtypeStruct((BLOCK, width) if width else (BLOCK,), jnp.float64)  # type: ignore[no-untyped-call]
+            for width in widths
         )
-        search = jax.ShapeDtypeStruct((count,), jnp.float64)  # type: ignore[no-untyped-call]
-        lowered = quietly(lambda: _exact(name).lower(*shapes, search))
+        lowered = quietly(lambda: program(name).lower(*shapes))
         return lowered.compile(compiler_options=jax_devices.QUICK)
 
 
@@ -436,31 +443,47 @@ def advance(
 @lru_cache(maxsize=4)
 def _advanced(name: str, shapes: tuple[tuple[int, ...], ...], *contents: bytes) -> Any:
     """The same of bytes, so that what was simulated once is not simulated again."""
-    count = shapes[0][0]
+    parts = zip(contents, shapes, strict=True)
+    return _in_blocks(_exact, name, [np.frombuffer(one).reshape(shape) for one, shape in parts])
+
+
+def _in_blocks(program: Callable[[str], Any], name: str, arrays: Sequence[Any]) -> Any:
+    """What a program of an environment makes of arrays for many of it."""
+    count = len(arrays[0])
     whole = -(-count // BLOCK) * BLOCK
-    padded = []
-    for content, shape in zip(contents, shapes, strict=True):
-        part = np.frombuffer(content).reshape(shape)
-        padded.append(np.concatenate([part, np.repeat(part[:1], whole - count, axis=0)]))
-    run = _compiled(name, BLOCK)
+    padded = [np.concatenate([one, np.repeat(one[:1], whole - count, axis=0)]) for one in arrays]
+    widths = tuple(one.shape[1] if one.ndim > 1 else 0 for one in arrays)
+    run = _compiled(program, name, widths)
     parts = []
     with jax_devices.on_host_in_float64():
         for first in range(0, whole, BLOCK):
-            block = [jnp.asarray(part[first : first + BLOCK], jnp.float64) for part in padded]
+            block = [jnp.asarray(one[first : first + BLOCK], jnp.float64) for one in padded]
             parts.append(jax.tree.map(np.asarray, run(*block)))
     return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:count], *parts)
 
 
-@lru_cache(maxsize=8)
-def _shapes(name: str, episode: int, count: int) -> Any:
-    """Shape and type of every array of a state of `count` environments."""
-    wrapped = training.wrap(environment(name), episode_length=episode)
-    keys = jax.ShapeDtypeStruct((count, 2), jnp.uint32)  # type: ignore[no-untyped-call]
+def _shapes(settings: Settings, start: Any) -> Any:
+    """Shape and type of every array of a state of all environments, whose start states are these.
+
+    What a reset adds to them is traced, and not once more what they follow from.
+    """
+    env = copy.copy(environment(settings.environment))
+    types = jax.dtypes.canonicalize_dtype
+
+    def begun(*_: Any) -> Any:
+        return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape[1:], types(leaf.dtype)), start)
+
+    env.pipeline_init = begun
+    wrapped = training.wrap(env, episode_length=settings.episode)
+    keys = jax.ShapeDtypeStruct((settings.num_envs, 2), jnp.uint32)  # type: ignore[no-untyped-call]
     return quietly(lambda: jax.eval_shape(wrapped.reset, keys))
 
 
 def begin(settings: Settings, rng: np.random.Generator) -> Any:
-    """First state of all environments, made on the host in float64 and stored in float32."""
+    """First state of all environments, made on the host in float64 and stored in float32.
+
+    By a program that makes no step: to compile that is left to the check, which a repeat has not.
+    """
     env = environment(settings.environment)
     count = settings.num_envs
     noise_scale = env._reset_noise_scale  # noqa: SLF001 - the environment's own
@@ -470,9 +493,9 @@ def begin(settings: Settings, rng: np.random.Generator) -> Any:
     positions, velocities = (
         part.astype(np.float32).astype(np.float64) for part in (positions, velocities)
     )
-    still = np.zeros((count, env.action_size))
-    start, observations, _ = advance(settings.environment, positions, velocities, still)
-    shapes = _shapes(settings.environment, settings.episode, count)
+    arrays = (positions, velocities)
+    start, observations = _in_blocks(_exact_start, settings.environment, arrays)
+    shapes = _shapes(settings, start)
     empty = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
     start = jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), start, shapes.pipeline_state)
     observations = observations.astype(np.float32)
@@ -481,19 +504,21 @@ def begin(settings: Settings, rng: np.random.Generator) -> Any:
 
 
 def learner(weights: Any, settings: Settings) -> Any:
-    """What a training begins with: the weights, no moments, statistics of one observation of 1."""
-    width = sizes(settings.environment)[0]
-    with jax_devices.on_host():
-        state = optimizer(settings).init({name: jnp.asarray(w) for name, w in weights.items()})
-        return {
-            "weights": weights,
-            "optimizer": jax_devices.copied(state),
-            "statistics": {
-                "count": np.ones((), np.float32),
-                "mean": np.zeros(width, np.float32),
-                "squares": np.ones(width, np.float32),
-            },
-        }
+    """What a training begins with: the weights, no moments, statistics of one observation of 1.
+
+    Moments and their count begin at nought; JAX is asked for their shapes alone.
+    """
+    width = len(weights["policy.0.matrix"])
+    state = jax.eval_shape(optimizer(settings).init, weights)
+    return {
+        "weights": weights,
+        "optimizer": jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), state),
+        "statistics": {
+            "count": np.ones((), np.float32),
+            "mean": np.zeros(width, np.float32),
+            "squares": np.ones(width, np.float32),
+        },
+    }
 
 
 # ------------------------------------------------------------------ the same draws on the host
