@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-VERSION = "0.14.0"
+VERSION = "0.15.0"
 RELEASED = "2026-11-26"
 """The day of the release, as CHANGELOG.md has it: no run of this version can be older."""
 WRONG_CLOCK = timedelta(days=1)
