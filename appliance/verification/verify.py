@@ -708,7 +708,8 @@ def _judge_of(bundle: Bundle) -> Judge:
 def _verdict(examination: _Examination) -> str:
     derived = _derived(examination.bundle, examination.replayed)
     examination.verdict = derived
-    return f"{derived.verdict}, derived again from the raw samples: {len(derived.rulings)} rulings"
+    count = f"{len(derived.rulings)} rulings"
+    return f"{derived.verdict}, derived again from the raw samples: {count}. {derived.scope}"
 
 
 def _derived(bundle: Bundle, judge: Judge) -> Verdict:
