@@ -156,10 +156,15 @@ def _refuse_unfinished(path: Path) -> None:
 
     Either names the next command. A run that lacks other files is for the checks to refuse.
     """
-    from appliance.storage import bundle
-
     refuse_runs(path, "verify")
     refuse_parts(path, "verify")
+    _refuse_unsigned(path)
+
+
+def _refuse_unsigned(path: Path) -> None:
+    """EvidenceError, with the next command, for the folder of a run that is not signed yet."""
+    from appliance.storage import bundle
+
     names = names_in(path)
     later = names & {*bundle.FINISHED_FILES} - {*bundle.RUN_FILES}
     if bundle.PLAN not in names:
@@ -220,6 +225,7 @@ def compare(
     for path in paths:
         if not path.exists():
             raise UsageError(f"there is nothing at {path}: name out/<run id> or a report.pdf")
+        _refuse_unsigned(path)
     with working(f"comparing {len(paths)} runs"):
         from appliance.verbs import compare
 
