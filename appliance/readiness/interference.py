@@ -55,9 +55,7 @@ def of_processors(
     if isinstance(used, int | float) and num_processors:
         share = used / num_processors
         if share >= DISTURBED_SHARE:
-            whole = (
-                "one processor" if num_processors == 1 else f"{num_processors:g} processors"
-            )
+            whole = "one processor" if num_processors == 1 else f"{num_processors:g} processors"
             yield f"others use {100 * min(1.0, share):.0f} % of the {whole}{named(processes)}"
 
 

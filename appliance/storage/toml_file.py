@@ -121,7 +121,7 @@ def parse_json(kind: type[R], data: bytes | str, name: str) -> R:
 
 
 def _telling(faults: Sequence[Any]) -> list[Any]:
-    """The first fault; where that is a missing key, also an unknown one that may be a slip of it."""
+    """The first fault; where that is a missing key, also an unknown one that may be meant."""
     unknown = [one for one in faults if one["type"] == "unexpected_keyword_argument"]
     return [faults[0], *unknown[:1]] if faults[0]["type"] == "missing" else [faults[0]]
 
