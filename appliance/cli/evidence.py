@@ -225,10 +225,12 @@ def compare(
     for path in paths:
         if not path.exists():
             raise UsageError(f"there is nothing at {path}: name out/<run id> or a report.pdf")
-        _refuse_unsigned(path)
     with working(f"comparing {len(paths)} runs"):
         from appliance.verbs import compare
 
+        compare.check_margin(margin)
+        for path in paths:
+            _refuse_unsigned(path)
         compared = compare.run(
             paths,
             out=out,

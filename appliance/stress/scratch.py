@@ -43,10 +43,11 @@ def unused(folder: Path | None, plan: Plan) -> tuple[str, ...]:
     """That a folder was named and the plan writes nothing to it, in a sentence; or nothing."""
     if folder is None or _stressed(plan):
         return ()
-    return (
+    sentence = (
         f"--scratch {folder} is not used: it is for the disk stress of a burn-in, and suite "
-        f"{plan.suite} has none (--stress disk adds it to a suite of burn-in)",
+        f"{plan.suite} has none (--stress disk adds it to a suite of burn-in)"
     )
+    return (sentence,)
 
 
 def check(folder: Path | None, plan: Plan) -> None:
