@@ -904,7 +904,10 @@ def _expect_suite(examination: _Examination, wanted: str) -> tuple[str, tuple[st
         name = wanted
         digest = sha256(suite_file.load_suite(wanted)[1])
     if bundle.plan.digests.get("suite") != digest:
-        raise EvidenceError(f"the run was planned from another suite than you expect ({wanted})")
+        own = f"{bundle.plan.suite}, version {bundle.plan.suite_version}"
+        raise EvidenceError(
+            f"the run was planned from another suite than you expect ({wanted}): it calls it {own}"
+        )
     if name is None:
         examination.not_compared.append("cases of the suite: name its file to have them compared")
         return "the plan names the suite's digest", ()
