@@ -762,7 +762,8 @@ def _expected(examination: _Examination) -> str:
         clauses.append(sentence)
     for name, data in ((bundles.ORDER, wanted.order), (bundles.CHALLENGE, wanted.challenge)):
         if data is not None and examination.files.get(name) != data:
-            raise EvidenceError(f"the run was not made for the {name} that you expect")
+            own = "its own is another" if name in examination.files else "it has none"
+            raise EvidenceError(f"the run was not made for the {name} that you expect: {own}")
         if data is not None:
             clauses.append(f"made for your {name}")
     if unknown:
