@@ -226,9 +226,10 @@ def compare(
         if not path.exists():
             raise UsageError(f"there is nothing at {path}: name out/<run id> or a report.pdf")
     with working(f"comparing {len(paths)} runs"):
+        from appliance.comparison.compare_runs import check_margin
         from appliance.verbs import compare
 
-        compare.check_margin(margin)
+        check_margin(margin)
         for path in paths:
             _refuse_unsigned(path)
         compared = compare.run(

@@ -277,10 +277,11 @@ def default_sentence(plan: Plan) -> str:
 def begin_sentence(plan: Plan, num_done: int, session: int = 0) -> str:
     done = f", {num_done} of them made before" if num_done else ""
     about, most = minutes(plan.expected_seconds), minutes(plan.longest_seconds)
+    whole = " in all" if num_done else ""
     return (
         f"run {plan.run_id}{session_words(plan, session)}: suite {plan.suite}, "
         f"{_several(len(plan.cases), 'case')}, {_several(len(plan.launches), 'launch')}{done}; "
-        f"about {about}" + (f", at most {most}" if about != most else "")
+        f"about {about}" + (f", at most {most}" if about != most else "") + whole
     )
 
 
