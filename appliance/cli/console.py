@@ -5,9 +5,11 @@ Colours follow NO_COLOR.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -34,6 +36,15 @@ class Plain(Console):
         if self.is_terminal and isinstance(first, str) and not options.get("soft_wrap"):
             objects = (Text(self._lines(first), style=options.pop("style", "")),)
         super().print(*objects, **options)
+
+    def on_broken_pipe(self) -> None:
+        """Nobody reads any more: the verb goes on in silence, and ends with a code of its own.
+
+        The library's own way ends the process with 1, which means REJECTED.
+        """
+        self.quiet = True
+        with suppress(OSError, ValueError), Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), self.file.fileno())
 
     def _lines(self, text: str) -> str:
         """A text in lines, below its own indentation; columns that it has stay apart."""

@@ -156,10 +156,15 @@ def _refuse_unfinished(path: Path) -> None:
 
     Either names the next command. A run that lacks other files is for the checks to refuse.
     """
-    from appliance.storage import bundle
-
     refuse_runs(path, "verify")
     refuse_parts(path, "verify")
+    _refuse_unsigned(path)
+
+
+def _refuse_unsigned(path: Path) -> None:
+    """EvidenceError, with the next command, for the folder of a run that is not signed yet."""
+    from appliance.storage import bundle
+
     names = names_in(path)
     later = names & {*bundle.FINISHED_FILES} - {*bundle.RUN_FILES}
     if bundle.PLAN not in names:
@@ -221,8 +226,12 @@ def compare(
         if not path.exists():
             raise UsageError(f"there is nothing at {path}: name out/<run id> or a report.pdf")
     with working(f"comparing {len(paths)} runs"):
+        from appliance.comparison.compare_runs import check_margin
         from appliance.verbs import compare
 
+        check_margin(margin)
+        for path in paths:
+            _refuse_unsigned(path)
         compared = compare.run(
             paths,
             out=out,

@@ -62,7 +62,8 @@ def say(text: str) -> None:
     with suppress(OSError):  # no terminal; one that has no size says 0
         if width := os.get_terminal_size(sys.stderr.fileno()).columns:
             text = in_lines(text, width)
-    typer.echo(text, err=True)
+    with suppress(BrokenPipeError):  # nobody reads it, and the verb has a code of its own
+        typer.echo(text, err=True)
 
 
 def in_lines(text: str, width: int) -> str:
@@ -101,7 +102,8 @@ def continued(text: str, width: int) -> str:
 
 def say_lines(text: str) -> None:
     """Several lines for a person, all of which are the program's own."""
-    typer.echo(lines(text), err=True)
+    with suppress(BrokenPipeError):
+        typer.echo(lines(text), err=True)
 
 
 def print_json(document: object) -> None:

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 REFERENCE_FAILED = "reference_failed"
 """Why launches are not made whose case failed in its untimed launch."""
 NONE_OTHER = "; no other launch of this case is made"
+AGAIN_OR_NEVER = frozenset({"completed", "not_run", "unsupported", "interrupted"})
+"""Outcomes of an untimed launch that end no case: an interrupted one is made once more."""
 SAID_BEFORE = frozenset({"decided", NO_TIME})
 """Reasons of launches that are not made, which an interim analysis or the time left has said."""
 TOO_FEW = "too few for what waits next"
@@ -275,10 +277,11 @@ def default_sentence(plan: Plan) -> str:
 def begin_sentence(plan: Plan, num_done: int, session: int = 0) -> str:
     done = f", {num_done} of them made before" if num_done else ""
     about, most = minutes(plan.expected_seconds), minutes(plan.longest_seconds)
+    whole = " in all" if num_done else ""
     return (
         f"run {plan.run_id}{session_words(plan, session)}: suite {plan.suite}, "
         f"{_several(len(plan.cases), 'case')}, {_several(len(plan.launches), 'launch')}{done}; "
-        f"about {about}" + (f", at most {most}" if about != most else "")
+        f"about {about}" + (f", at most {most}" if about != most else "") + whole
     )
 
 
@@ -355,7 +358,7 @@ def outcome_words(event: LaunchEnded) -> str:
 def _outcome_of(launch: Launch, event: LaunchEnded) -> str:
     """The same, with what follows for the case from an untimed launch that did not complete."""
     is_first = not (launch.is_timed or launch.is_repeat)
-    is_last = is_first and event.outcome not in ("completed", "not_run", "unsupported")
+    is_last = is_first and event.outcome not in AGAIN_OR_NEVER
     return outcome_words(event) + (NONE_OTHER if is_last else "")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -309,7 +310,8 @@ def _rate_words(estimate: Estimate | None) -> str:
 def print_plan(plan: Plan) -> None:
     """The cases with their sizes, and how long they will take."""
     out = console()
-    rows = [_plan_row(case) for case in plan.cases]
+    made = Counter(launch.case for launch in plan.launches)
+    rows = [_plan_row(case, made[case.id]) for case in plan.cases]
     short = max(sum(map(len, row[:-1])) for row in rows) + GAP * len(rows[0])
     if short + LEAST_WIDTH <= out.width:
         table = Table(box=None, pad_edge=False)
@@ -372,14 +374,14 @@ def _workload_lines(item: ListedWorkload, width: int) -> Iterator[str]:
         yield from _indented(text, width)
 
 
-def _plan_row(case: Case) -> tuple[str, ...]:
+def _plan_row(case: Case, num_launches: int) -> tuple[str, ...]:
     size = "" if case.num_parameters is None else f"{case.num_parameters:,} parameters"
     values = ", ".join(f"{name}={value}" for name, value in case.parameters.items())
     memory = f"{case.memory_class_gib} GiB class" if case.memory_class_gib else ""
     ranks = f"{case.ranks} ranks" if case.ranks > 1 else ""
     facts = ("reduced" if case.small else "", size, memory, ranks)
     about = ", ".join(filter(None, facts)) or "-"
-    return (case.id, f"{case.workload} {case.version}", about, str(case.launches + 1), values)
+    return (case.id, f"{case.workload} {case.version}", about, str(num_launches), values)
 
 
 def print_system(system: System) -> None:

@@ -45,6 +45,8 @@ from appliance.comparison.mixed_model import (
 )
 from appliance.errors import UsageError
 from appliance.evidence.baseline_key import device_name, suite_id
+from appliance.evidence.disturbance import disturbance
+from appliance.evidence.journal_index import index_of
 from appliance.records.journal import Phase
 from appliance.records.json import Number, Record
 from appliance.records.plan import Case
@@ -263,7 +265,22 @@ def compare(sides: Sequence[Side], *, margin: float, bench_version: str) -> Comp
     num_tests = max(1, _num_tests(matched.pairs, margin))
     limits = _Limits(margin=margin, risk_beyond=RISK_BEYOND / num_tests)
     comparison = _compared(matched, limits, bench_version)
-    return replace(comparison, word=_word(comparison), summary=_summary(comparison))
+    summary = _summary(comparison) + _not_alone(sides)
+    return replace(comparison, word=_word(comparison), summary=summary)
+
+
+def _not_alone(sides: Sequence[Side]) -> str:
+    """Of whose times others had a share, with the figures of the first case that shows it."""
+    clauses = {side.label: clause for side in sides if (clause := _disturbed(side))}
+    if not clauses:
+        return ""
+    those = "; ".join(f"{label}: {clause}" for label, clause in clauses.items())
+    return f" Not alone, so that a difference may be that of other load ({those})."
+
+
+def _disturbed(side: Side) -> str:
+    cases = index_of(side.plan, side.bundle.lines).cases.values()
+    return next(filter(None, (disturbance(one, side.bundle.system) for one in cases)), "")
 
 
 def _matched(reference: Side, others: Sequence[Side]) -> _Matched:
@@ -364,14 +381,14 @@ def _case_comparison(label: str, pair: Pair, limits: _Limits, bits: Bits) -> Cas
         label=label,
         case=pair.reference.id,
         other_case=pair.other.id,
-        timing=_timing(pair, limits) if pair.is_timed else None,
+        timing=_timing(label, pair, limits) if pair.is_timed else None,
         checks=tuple(_check_pairs(pair)),
         same_bits=bits.are_same,
         bits_note=bits.note,
     )
 
 
-def _timing(pair: Pair, limits: _Limits) -> Timing:
+def _timing(label: str, pair: Pair, limits: _Limits) -> Timing:
     first, second = _times(pair)
     means = [math.fsum(values) / len(values) for values in (first, second)]
     ordered, difference = order(first, second), _contrast(pair, limits.margin)
@@ -396,9 +413,25 @@ def _timing(pair: Pair, limits: _Limits) -> Timing:
         risk_slower=risks[1],
         risk_faster=risks[2],
         word=word,
-        explanation=_explained(difference, word, ratio, limits)
-        if difference is not None
-        else _untested(len(first), len(second)),
+        explanation=(
+            _explained(difference, word, ratio, limits)
+            if difference is not None
+            else _untested(len(first), len(second))
+        )
+        + _clock_words(label, pair),
+    )
+
+
+def _clock_words(label: str, pair: Pair) -> str:
+    """That the times are not those of one report, where one side alone is judged by the wall."""
+    clocks = (pair.reference_result.clocks, pair.other_result.clocks)
+    ours, theirs = ("wall" if one is not None and one.judged == "wall" else "" for one in clocks)
+    if ours == theirs:
+        return ""
+    by_wall, by_steps = (label_of(0), label) if ours else (label, label_of(0))
+    return (
+        f"; both times are wall times of blocks, since {by_wall} is judged by those, and not the "
+        f"step times that {by_steps} reports"
     )
 
 

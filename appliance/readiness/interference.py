@@ -55,10 +55,8 @@ def of_processors(
     if isinstance(used, int | float) and num_processors:
         share = used / num_processors
         if share >= DISTURBED_SHARE:
-            yield (
-                f"others use {100 * min(1.0, share):.0f} % of the {num_processors:g} processors"
-                f"{named(processes)}"
-            )
+            whole = "one processor" if num_processors == 1 else f"{num_processors:g} processors"
+            yield f"others use {100 * min(1.0, share):.0f} % of the {whole}{named(processes)}"
 
 
 def named(processes: Iterable[Process]) -> str:

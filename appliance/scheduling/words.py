@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from appliance.records.plan import Plan, Schedule, ScheduledRow
 from appliance.scheduling.rows import row_name
 
-HEADS = ("row", "launches", "min", "times", "")
+HEADS = ("row", "timed launches", "min", "times", "")
 
 
 def table(plan: Plan) -> tuple[str, ...]:
@@ -32,7 +32,7 @@ def markdown(plan: Plan) -> Iterator[str]:
     reasons = {item.case: item.reason for item in plan.not_planned}
     yield summary(plan, schedule)
     yield ""
-    yield "| row | launches | min | times | of the time that is left |"
+    yield "| row | timed launches | min | times | of the time that is left |"
     yield "|---|---|---|---|---|"
     for row in schedule.rows:
         name, *others = _cells(row, plan, reasons)
@@ -46,6 +46,7 @@ def summary(plan: Plan, schedule: Schedule) -> str:
     times = [row.times for row in can_run]
     known = {name: times.count(name) for name in ("estimated", "step assumed")}
     others = {"estimated": "estimated", "step assumed": "estimated of an assumed step"}
+    num_allowed = times.count("allowance")
     num_waiting = sum(bool(row.waits) for row in can_run)
     wait = "waits" if num_waiting == 1 else "wait"
     cannot = len(schedule.rows) - len(can_run)
@@ -57,7 +58,7 @@ def summary(plan: Plan, schedule: Schedule) -> str:
         + (f", {cannot} cannot run here" if cannot else "")
         + f"; the times of {times.count('recorded')} are recorded"
         + "".join(f", {count} {others[name]}" for name, count in known.items() if count)
-        + (", the others allowances" if "allowance" in times else "")
+        + {0: "", 1: ", the other is an allowance"}.get(num_allowed, ", the others are allowances")
     )
 
 
@@ -66,7 +67,7 @@ def _cells(
 ) -> tuple[str, str, str, str, str]:
     seconds = row.fixed_seconds + row.whole * row.launch_seconds
     if row.fixed_seconds + row.launch_seconds <= 0:
-        return row.name, "-", "0.0", "-", "cannot run here"
+        return row.name, "-", "-", "-", "cannot run here"
     if row.waits:
         why = f"number {row.waits} in line, needs {seconds / 60:.1f} min"
         return row.name, "waits", "-", row.times, why

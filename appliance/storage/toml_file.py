@@ -114,9 +114,16 @@ def parse_json(kind: type[R], data: bytes | str, name: str) -> R:
     try:
         record: R = adapter(kind).validate_json(data)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise UsageError(f"{name}: {_sentence(kind, first)}") from None
+        faults = _telling(error.errors(include_url=False))
+        sentence = "; ".join(_sentence(kind, fault) for fault in faults)
+        raise UsageError(f"{name}: {sentence}") from None
     return record
+
+
+def _telling(faults: Sequence[Any]) -> list[Any]:
+    """The first fault; where that is a missing key, also an unknown one that may be meant."""
+    unknown = [one for one in faults if one["type"] == "unexpected_keyword_argument"]
+    return [faults[0], *unknown[:1]] if faults[0]["type"] == "missing" else [faults[0]]
 
 
 def find(what: str, name_or_path: str, folder: Path) -> tuple[Path, bytes]:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from appliance.errors import UsageError
-from appliance.records.plan import Plan
+from appliance.records.plan import Case, Plan
 from appliance.stress.kinds import DISK, LAUNCHES, kinds_of
 
 REGION = 2**22
@@ -35,9 +35,24 @@ def file_bytes(folder: Path, launches: int) -> int:
     return size
 
 
+def _stressed(plan: Plan) -> list[Case]:
+    return [case for case in plan.cases if DISK in kinds_of(case.workload, case.parameters)]
+
+
+def unused(folder: Path | None, plan: Plan) -> tuple[str, ...]:
+    """That a folder was named and the plan writes nothing to it, in a sentence; or nothing."""
+    if folder is None or _stressed(plan):
+        return ()
+    sentence = (
+        f"--scratch {folder} is not used: it is for the disk stress of a burn-in, and suite "
+        f"{plan.suite} has none (--stress disk adds it to a suite of burn-in)"
+    )
+    return (sentence,)
+
+
 def check(folder: Path | None, plan: Plan) -> None:
     """UsageError unless the folder, where one is named, takes the files of a plan's disk stress."""
-    stressed = [case for case in plan.cases if DISK in kinds_of(case.workload, case.parameters)]
+    stressed = _stressed(plan)
     if folder is None or not stressed:
         return
     if not folder.is_dir():

@@ -260,6 +260,7 @@ def _finish(
             *coverage.preflight_warnings(prepared.plan, prepared.criteria),
             *interference.sentences(prepared.node.system),
             *kinds.unlinked(prepared.plan),
+            *scratch.unused(scratch_folder, prepared.plan),
         )
     )
     judge = _judge(prepared)

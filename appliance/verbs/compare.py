@@ -24,6 +24,7 @@ from appliance.comparison.compare_runs import (
 )
 from appliance.errors import EvidenceError, OutputError, UsageError
 from appliance.records.json import to_json
+from appliance.records.verdict import RulingWord
 from appliance.storage import bundle
 from appliance.verification import verify
 from appliance.verification.terms import Terms
@@ -123,7 +124,7 @@ def _changes(comparison: Comparison) -> list[str]:
     """Rulings that changed: of a case all criteria that changed alike, and cases alike in those."""
     by_case: dict[tuple[str, str, str, str], list[str]] = {}
     for one in comparison.rulings:
-        ruled = (one.reference or "not ruled", one.other or "not ruled")
+        ruled = (_in_words(one.reference), _in_words(one.other))
         by_case.setdefault((one.label, one.case or "the node", *ruled), []).append(one.criterion)
     return _of_cases(
         (
@@ -135,6 +136,10 @@ def _changes(comparison: Comparison) -> list[str]:
         )
         for (label, case, then, now), criteria in by_case.items()
     )
+
+
+def _in_words(ruling: RulingWord | None) -> str:
+    return "not ruled" if ruling is None else ruling.replace("_", " ")
 
 
 def _verified(path: Path, trusted: Sequence[bytes], *, allow_development: bool) -> bundle.Bundle:

@@ -709,7 +709,8 @@ def _judge_of(bundle: Bundle) -> Judge:
 def _verdict(examination: _Examination) -> str:
     derived = _derived(examination.bundle, examination.replayed)
     examination.verdict = derived
-    return f"{derived.verdict}, derived again from the raw samples: {len(derived.rulings)} rulings"
+    count = f"{len(derived.rulings)} rulings"
+    return f"{derived.verdict}, derived again from the raw samples: {count}. {derived.scope}"
 
 
 def _derived(bundle: Bundle, judge: Judge) -> Verdict:
@@ -762,7 +763,8 @@ def _expected(examination: _Examination) -> str:
         clauses.append(sentence)
     for name, data in ((bundles.ORDER, wanted.order), (bundles.CHALLENGE, wanted.challenge)):
         if data is not None and examination.files.get(name) != data:
-            raise EvidenceError(f"the run was not made for the {name} that you expect")
+            own = "its own is another" if name in examination.files else "it has none"
+            raise EvidenceError(f"the run was not made for the {name} that you expect: {own}")
         if data is not None:
             clauses.append(f"made for your {name}")
     if unknown:
@@ -904,7 +906,10 @@ def _expect_suite(examination: _Examination, wanted: str) -> tuple[str, tuple[st
         name = wanted
         digest = sha256(suite_file.load_suite(wanted)[1])
     if bundle.plan.digests.get("suite") != digest:
-        raise EvidenceError(f"the run was planned from another suite than you expect ({wanted})")
+        own = f"{bundle.plan.suite}, version {bundle.plan.suite_version}"
+        raise EvidenceError(
+            f"the run was planned from another suite than you expect ({wanted}): it calls it {own}"
+        )
     if name is None:
         examination.not_compared.append("cases of the suite: name its file to have them compared")
         return "the plan names the suite's digest", ()

@@ -227,6 +227,17 @@ def test_launches_that_an_untimed_one_took_with_it_are_said_once() -> None:
     assert "crashed (out_of_memory); no other launch of this case is made, " in line
 
 
+def test_a_case_whose_untimed_launch_was_interrupted_is_not_said_to_end() -> None:
+    plan = a_plan()
+    out = Console(file=io.StringIO(), width=400)
+    watching = Lines(out)
+    watching.run_begins(plan, 0, 1)
+    watching.launch_ended(plan.launches[0], ended(plan.launches[0].id, "interrupted", "SIGTERM"))
+    assert isinstance(out.file, io.StringIO)
+    _, line = out.file.getvalue().splitlines()
+    assert "interrupted (SIGTERM), " in line
+
+
 def test_that_too_little_time_is_left_is_said_once() -> None:
     out = Console(file=io.StringIO(), width=400)
     watching = Lines(out)

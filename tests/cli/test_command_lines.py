@@ -292,3 +292,15 @@ def test_completion_cuts_no_summary(line: str, expected: str) -> None:
     )
     assert expected in done.stdout
     assert "..." not in done.stdout
+
+
+def test_a_reader_that_has_gone_is_no_rejection() -> None:
+    """`bench accept | head` goes on, where the library would leave with 1: REJECTED."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as gone:
+        out = terminal.Plain(is_error=True)
+        out.file = gone
+        out.print("one line that nobody reads")
+        out.print("another")
+        assert out.quiet

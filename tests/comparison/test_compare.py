@@ -19,8 +19,8 @@ from support.builders import a_case, a_system, repeated
 from support.bundles import Draft, analysed, rejected, sealed
 from support.compared_runs import KEY, compared, draft, scaled, side, slower
 
-from appliance.comparison.case_pairs import RefusedCase, RulingChange, Side
-from appliance.comparison.compare_runs import Comparison, Word, compare, headline
+from appliance.comparison.case_pairs import RefusedCase, RulingChange, Side, pairs_of
+from appliance.comparison.compare_runs import Comparison, Word, _clock_words, compare, headline
 from appliance.comparison.mixed_model import (
     TimedLaunch,
     contrast,
@@ -30,7 +30,7 @@ from appliance.comparison.mixed_model import (
     profile,
 )
 from appliance.errors import EvidenceError, OutputError, UsageError
-from appliance.records.journal import Block, Event, Repeated, RunStarted
+from appliance.records.journal import Block, Event, Reading, Repeated, RunStarted
 from appliance.records.json import from_json, to_json
 from appliance.records.system import Fact, System
 from appliance.verbs import compare as comparing
@@ -259,6 +259,30 @@ def test_what_is_alike_is_within_and_what_is_slower_is_beyond() -> None:
     assert timing.explanation == "6.00 % slower, beyond 3 %"
     assert compared(draft("a"), draft("b", slower(0.06)), margin=0.2).word == "within"
     assert compared(draft("a"), draft("b", slower(0.004))).word == "within"
+
+
+def beside_others(events: list[Event]) -> list[Event]:
+    """Readings by which others used half of two processors."""
+    values = {"foreign_processors": 1.0}
+    return [replace(one, values=values) if isinstance(one, Reading) else one for one in events]
+
+
+def test_a_run_that_was_not_alone_is_named_with_what_others_used() -> None:
+    device = replace(whole.SYSTEM.identity.devices[0], facts={"usable_processors": Fact(value=2.0)})
+    system = replace(whole.SYSTEM, identity=replace(whole.SYSTEM.identity, devices=(device,)))
+    alone, disturbed = draft("a", system=system), draft("b", beside_others, system=system)
+    assert "Not alone" not in compared(alone, draft("c", system=system)).summary
+    words = compared(alone, disturbed).summary.partition(" Not alone, ")[2]
+    assert words.startswith("so that a difference may be that of other load (B: others used 50 %")
+
+
+def test_times_by_the_wall_are_said_not_to_be_those_that_a_report_has() -> None:
+    (pair,) = pairs_of(side("A", draft("a")), side("B", draft("b")), {"cpu:0": "cpu:0"})[0][:1]
+    clocks = pair.other_result.clocks
+    assert clocks is not None
+    by_wall = replace(pair.other_result, clocks=replace(clocks, judged="wall"))
+    assert _clock_words("B", pair) == ""
+    assert "since B is judged by those" in _clock_words("B", replace(pair, other_result=by_wall))
 
 
 def other_bits(events: list[Event]) -> list[Event]:

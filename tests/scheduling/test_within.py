@@ -136,7 +136,7 @@ def test_step_that_was_timed_makes_an_estimate_of_the_parts_of_a_launch() -> Non
     ]
     assert llama.expected_seconds == round(sum(parts), 1)
     assert llama.reference_seconds == round(sum(parts[:3]), 1)  # it times nothing
-    assert "0 are recorded, 2 estimated, the others" in table(plan)[0]
+    assert "0 are recorded, 2 estimated, the other is an allowance" in table(plan)[0]
 
 
 @pytest.mark.parametrize(
@@ -315,9 +315,9 @@ def test_the_table_names_every_row_with_its_launches_or_why_there_are_none() -> 
     first, heads, *rows = table(within(5))
     assert first == (
         "within 5 min: 2 of 3 rows and variants of mine, at most 5.0 min; 1 left out for want of "
-        "time; the times of 0 are recorded, the others allowances"
+        "time; the times of 0 are recorded, the others are allowances"
     )
-    assert heads.split() == ["row", "launches", "min", "times"]
+    assert heads.split() == ["row", "timed", "launches", "min", "times"]
     assert rows[0].split() == ["gemm-1", "2", "2.0", "allowance"]
     assert rows[2].split(maxsplit=4)[:4] == ["llama-1", "left", "out", "-"]
     assert rows[2].endswith("5 min have no room for it")

@@ -94,6 +94,7 @@ def refusal(folder: Path, text: str, change: tuple[str, str], *, is_suite: bool 
         (('mode = "fresh"', 'mode = "frehs"'), 'key "mode" of protocol cannot be "frehs"'),
         (('mode = "fresh"', 'mode = "frehs"'), 'did you mean "fresh"?'),
         (('mode = "fresh"', 'mod = "fresh"'), 'key "mode" of protocol is missing'),
+        (("[protocol]", "[protokoll]"), 'unknown key "protokoll" (did you mean "protocol"?)'),
         (("warmup_steps", "warmup_stpes = 3\nwarmup_steps"), 'did you mean "warmup_steps"?'),
         (("warmup_steps = 3", "warmup_steps = -1"), '"warmup_steps" of protocol'),
         (("blocks = 1", "blocks = 0"), "at least one block of one step"),

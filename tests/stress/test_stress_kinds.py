@@ -72,7 +72,12 @@ def test_scratch_is_asked_for_room_where_the_disk_is_stressed(tmp_path: Path) ->
     case = a_case("burn_in", launches=1, parameters={"stress": "disk", "stress_launches": 8})
     plan = a_plan(replace(case, workload="burn_in"))
     scratch.check(tmp_path, plan)
-    scratch.check(tmp_path / "gone", a_plan(a_case("gemm")))  # no disk is stressed
+    unstressed = a_plan(a_case("gemm"))
+    scratch.check(tmp_path / "gone", unstressed)
+    (sentence,) = scratch.unused(tmp_path / "gone", unstressed)
+    assert "gone is not used: it is for the disk stress of a burn-in" in sentence
+    assert not scratch.unused(None, unstressed)
+    assert not scratch.unused(tmp_path, plan)
     with pytest.raises(UsageError, match=r"^--scratch is .*gone, which is no folder: name one"):
         scratch.check(tmp_path / "gone", plan)
     size = scratch.file_bytes(tmp_path, 8)

@@ -73,6 +73,7 @@ MISTAKES: tuple[tuple[str, str], ...] = (
     ("one run to compare", "bench compare out/RUN"),
     ("a run to compare that is not there", "bench compare out/RUN out/GONE"),
     ("a margin in percent", "bench compare out/RUN out/UNSIGNED --margin 5"),
+    ("a run to compare that is not signed", "bench compare out/RUN out/UNSIGNED"),
     ("criteria by name", "bench verify out/RUN --expect-criteria functional"),
     ("a run without a file of its own", "bench verify out/SHORT --allow-dev"),
     ("a run without its logs", "bench verify out/CRASHED --allow-dev"),
