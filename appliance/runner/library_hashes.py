@@ -2,9 +2,10 @@
 
 A launch lists its files and goes on (`LibrariesMapped`); here they are hashed, by one thread that
 yields processors and disk to whoever wants them. Nothing is hashed while anything is timed: the
-runner waits for the rest before it begins a launch that is. What is hashed when is not left to the
-launches: the files of the first fork servers are begun when these have imported, as launches will
-map nearly the same.
+runner hashes the rest before it begins a launch that is, by its own priority, as the one that
+yields may get next to nothing of a node that others keep busy. What is hashed when is not left to
+the launches: the files of the first fork servers are begun when these have imported, as launches
+will map nearly the same.
 
     hashes.begin(journal.lines)         what an earlier process of the run has left
     hashes.ahead(server.pid)            beside untimed launches
@@ -50,6 +51,7 @@ class LibraryHashes:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._is_closed = False
+        self._goes_on: Callable[[], bool] | None = None
 
     def begin(self, lines: Iterable[Line]) -> None:
         """Take what the run's journal holds already."""
@@ -78,9 +80,14 @@ class LibraryHashes:
             self._add(partial(self._hash, path, known))
 
     def wait(self, interrupted: Callable[[], str]) -> None:
-        """Return when all is hashed, or a person has ended the run."""
+        """Hash what is left, in the place of the thread, unless a person has ended the run."""
+        self._goes_on = lambda: not interrupted()
         while (thread := self._thread) is not None and not interrupted():
             thread.join(WAIT_SECONDS)
+        while self._work and not interrupted():
+            self._work.popleft()()
+        if not interrupted():  # else nothing is hashed any more
+            self._goes_on = None
 
     def finished(self) -> LibrariesHashed | None:
         """What is known of the files that launches have mapped, and not recorded; None: nothing."""
@@ -106,16 +113,24 @@ class LibraryHashes:
         _yield_to_others()
         while True:
             with self._lock:
-                if self._is_closed or not self._work:
+                if not (self._work and self._is_wanted()):
                     self._thread = None
                     return
-                work = self._work.popleft()
+                work = self._work[0]
             work()
+            if self._is_wanted():  # else whoever waits makes it
+                self._work.popleft()
+
+    def _is_wanted(self) -> bool:
+        """Whether the thread that runs this is to go on: until the end, or until another waits."""
+        if self._goes_on is not None and threading.current_thread() is not self._thread:
+            return self._goes_on()
+        return not self._is_closed and self._goes_on is None
 
     def _hash(self, path: str, known: str) -> None:
         if known not in self._digests:
-            digest = libraries.sha256_of(Path(path), known, lambda: not self._is_closed)
-            if not self._is_closed:
+            digest = libraries.sha256_of(Path(path), known, self._is_wanted)
+            if digest is not None or self._is_wanted():
                 self._digests[known] = digest
 
     def _hash_process(self, maps: Path) -> None:
@@ -124,7 +139,7 @@ class LibraryHashes:
         with suppress(OSError):
             files = libraries.loaded(maps)
         for path, known in files.items():
-            if known is not None and not self._is_closed:
+            if known is not None and self._is_wanted():
                 self._hash(path, known)
                 if self._digests.get(known, "") is None:
                     del self._digests[known]

@@ -6,6 +6,7 @@ import hashlib
 import os
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -80,3 +81,28 @@ def test_hashing_yields_to_everything_and_ends_with_the_run(
     hashes.close()
     assert not [thread for thread in threading.enumerate() if thread.name == "hashing"]
     assert (priorities, hashes.finished()) == ([19], None)
+
+
+def test_what_the_thread_that_yields_has_not_hashed_whoever_waits_does_by_its_own_priority(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a node that others keep busy the thread would come to nothing."""
+    one, other = a_file(tmp_path, "one"), a_file(tmp_path, "other")
+    begun = threading.Event()
+    real, waiting = libraries.sha256_of, threading.current_thread()
+
+    def starved(path: Path, wanted: str, is_wanted: Callable[[], bool]) -> str | None:
+        if threading.current_thread() is waiting:
+            return real(path, wanted, is_wanted)
+        begun.set()
+        while is_wanted():
+            time.sleep(0.001)
+        return None
+
+    monkeypatch.setattr(libraries, "sha256_of", starved)
+    hashes = LibraryHashes()
+    hashes.take(mapped(one, other))
+    assert begun.wait(30)
+    found = LibrariesHashed(digests={one[1]: sha256("one"), other[1]: sha256("other")})
+    assert hashed(hashes) == found
+    hashes.close()
