@@ -52,8 +52,8 @@ def summary(plan: Plan, schedule: Schedule) -> str:
     cannot = len(schedule.rows) - len(can_run)
     return (
         f"within {schedule.minutes} min: {num_run} of {len(schedule.rows)} rows and variants of "
-        f"{plan.suite}, at most {plan.longest_seconds / 60:.1f} min; {len(schedule.left_out)} left "
-        "out for want of time"
+        f"{plan.suite}, planned for {plan.longest_seconds / 60:.1f} min at most; "
+        f"{len(schedule.left_out)} left out for want of time"
         + (f", {num_waiting} {wait} for time that is left" if num_waiting else "")
         + (f", {cannot} cannot run here" if cannot else "")
         + f"; the times of {times.count('recorded')} are recorded"

@@ -314,8 +314,8 @@ def test_speeds_that_are_compared_bring_their_rows_together() -> None:
 def test_the_table_names_every_row_with_its_launches_or_why_there_are_none() -> None:
     first, heads, *rows = table(within(5))
     assert first == (
-        "within 5 min: 2 of 3 rows and variants of mine, at most 5.0 min; 1 left out for want of "
-        "time; the times of 0 are recorded, the others are allowances"
+        "within 5 min: 2 of 3 rows and variants of mine, planned for 5.0 min at most; 1 left out "
+        "for want of time; the times of 0 are recorded, the others are allowances"
     )
     assert heads.split() == ["row", "timed", "launches", "min", "times"]
     assert rows[0].split() == ["gemm-1", "2", "2.0", "allowance"]
