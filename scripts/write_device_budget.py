@@ -690,7 +690,8 @@ def smoke() -> Iterator[str]:
     yield ""
     yield (
         f"The aim is {SMOKE_SECONDS:.0f} s for {made} launches: {judged(whole, SMOKE_SECONDS)}; "
-        f"{TWO_AHEAD} {judged(whole - less_two_ahead(parts), SMOKE_SECONDS)}. What untimed launches alone do (repeated inputs, exports, first steps) is most of "
+        f"{TWO_AHEAD} {judged(whole - less_two_ahead(parts), SMOKE_SECONDS)}. What untimed "
+        "launches alone do (repeated inputs, exports, first steps) is most of "
         f"{named}."
     )
 
