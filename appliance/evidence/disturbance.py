@@ -161,12 +161,21 @@ def _of_processors(evidence: CaseEvidence, device: Device) -> str:
     usable = device.facts["usable_processors"].value
     if not isinstance(usable, int | float) or usable <= 0:
         return ""
-    shares = [
-        ((foreign + (reading.values.get("stolen_processors") or 0.0)) / usable, reading.count)
-        for launch in evidence.timed
-        for reading in launch.readings
-        if (foreign := reading.values.get("foreign_processors")) is not None
-    ]
+    return others_on_host(
+        [
+            ((foreign + (reading.values.get("stolen_processors") or 0.0)) / usable, reading.count)
+            for launch in evidence.timed
+            for reading in launch.readings
+            if (foreign := reading.values.get("foreign_processors")) is not None
+        ]
+    )
+
+
+def others_on_host(shares: Sequence[tuple[float, int]]) -> str:
+    """Whether others disturbed what ran on the host, as a clause; or nothing.
+
+    `shares` are of its processors what others used, each with how many readings said so.
+    """
     high = [(share, count) for share, count in shares if share >= DISTURBED_SHARE]
     num_high, total = (sum(count for _, count in some) for some in (high, shares))
     if not high or num_high < DISTURBED_PART * total:

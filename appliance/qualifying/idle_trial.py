@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from appliance.evidence.disturbance import DISTURBED_PART, DISTURBED_SHARE
+from appliance.evidence.disturbance import DISTURBED_SHARE, others_on_host
 from appliance.records.json import Number, Record
 from appliance.records.qualified import IdleNeighbour, IdlePair
 from appliance.records.vocabulary import HARMFUL_THROTTLES
@@ -129,17 +129,12 @@ def _processes(count: int) -> str:
 def _others_on_host(trial: IdleTrial) -> str:
     if not trial.processors:
         return ""
-    shares = [
-        half.foreign_processors / trial.processors
-        for half in trial.halves
-        if half.foreign_processors is not None
-    ]
-    high = [share for share in shares if share >= DISTURBED_SHARE]
-    if not high or len(high) < DISTURBED_PART * len(shares):
-        return ""
-    return (
-        f"others used {100 * median(high):.0f} % of the processors in {len(high)} of "
-        f"{len(shares)} readings"
+    return others_on_host(
+        [
+            (half.foreign_processors / trial.processors, 1)
+            for half in trial.halves
+            if half.foreign_processors is not None
+        ]
     )
 
 
