@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Literal
 
 from appliance.challenge.window import inputs_seed
@@ -20,6 +21,7 @@ from appliance.errors import EvidenceError, UsageError
 from appliance.evidence.baseline_key import LIBRARIES, SYSTEM_NAMES, device_name, suite_id
 from appliance.evidence.determinism import answer_of
 from appliance.evidence.journal_index import index_of
+from appliance.evidence.launches import CaseEvidence
 from appliance.records.json import Number, Parameters, Record, sha256, to_json
 from appliance.records.plan import Case, Plan
 from appliance.records.system import Identity, identity_differences
@@ -124,6 +126,11 @@ class Side:
     label: str
     path: str
     bundle: Bundle
+
+    @cached_property
+    def evidence(self) -> Mapping[str, CaseEvidence]:
+        """What its journal says of each case."""
+        return index_of(self.plan, self.bundle.lines).cases
 
     @property
     def plan(self) -> Plan:
@@ -341,10 +348,7 @@ class Bits:
 
 def answers(side: Side) -> Mapping[str, str]:
     """All digests of each case as one text; empty where there is none or launches differ."""
-    return {
-        name: answer_of(evidence)
-        for name, evidence in index_of(side.plan, side.bundle.lines).cases.items()
-    }
+    return {name: answer_of(evidence) for name, evidence in side.evidence.items()}
 
 
 def bits_of(

@@ -46,7 +46,6 @@ from appliance.comparison.mixed_model import (
 from appliance.errors import UsageError
 from appliance.evidence.baseline_key import device_name, suite_id
 from appliance.evidence.disturbance import disturbance
-from appliance.evidence.journal_index import index_of
 from appliance.records.journal import Phase
 from appliance.records.json import Number, Record
 from appliance.records.plan import Case
@@ -279,8 +278,8 @@ def _not_alone(sides: Sequence[Side]) -> str:
 
 
 def _disturbed(side: Side) -> str:
-    cases = index_of(side.plan, side.bundle.lines).cases.values()
-    return next(filter(None, (disturbance(one, side.bundle.system) for one in cases)), "")
+    clauses = (disturbance(one, side.bundle.system) for one in side.evidence.values())
+    return next(filter(None, clauses), "")
 
 
 def _matched(reference: Side, others: Sequence[Side]) -> _Matched:
