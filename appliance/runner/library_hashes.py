@@ -38,6 +38,10 @@ WAIT_SECONDS = 0.1
 """How often a wait asks whether a person has ended the run."""
 LEAST_PRIORITY = 19
 
+GoesOn = Callable[[], bool]
+Work = Callable[[GoesOn], None]
+"""What hashes, as long as it may go on."""
+
 
 class LibraryHashes:
     """Of one process of a run; all but the hashing is called by one thread."""
@@ -47,11 +51,11 @@ class LibraryHashes:
         self._due: dict[str, None] = {}
         self._recorded: set[str] = set()
         self._servers: set[int] = set()
-        self._work: deque[Callable[[], None]] = deque()
+        self._work: deque[Work] = deque()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._is_closed = False
-        self._goes_on: Callable[[], bool] | None = None
+        self._is_handed_over = False
 
     def begin(self, lines: Iterable[Line]) -> None:
         """Take what the run's journal holds already."""
@@ -81,13 +85,12 @@ class LibraryHashes:
 
     def wait(self, interrupted: Callable[[], str]) -> None:
         """Hash what is left, in the place of the thread, unless a person has ended the run."""
-        self._goes_on = lambda: not interrupted()
+        self._is_handed_over = True
         while (thread := self._thread) is not None and not interrupted():
             thread.join(WAIT_SECONDS)
         while self._work and not interrupted():
-            self._work.popleft()()
-        if not interrupted():  # else nothing is hashed any more
-            self._goes_on = None
+            self._work.popleft()(lambda: not interrupted())
+        self._is_handed_over = bool(interrupted())  # then nothing is hashed any more
 
     def finished(self) -> LibrariesHashed | None:
         """What is known of the files that launches have mapped, and not recorded; None: nothing."""
@@ -101,7 +104,7 @@ class LibraryHashes:
         if thread is not None:
             thread.join()
 
-    def _add(self, work: Callable[[], None]) -> None:
+    def _add(self, work: Work) -> None:
         """A thread that is there takes it; none stays when all is done."""
         with self._lock:
             self._work.append(work)
@@ -113,34 +116,32 @@ class LibraryHashes:
         _yield_to_others()
         while True:
             with self._lock:
-                if not (self._work and self._is_wanted()):
+                if not (self._work and self._goes_on()):
                     self._thread = None
                     return
                 work = self._work[0]
-            work()
-            if self._is_wanted():  # else whoever waits makes it
+            work(self._goes_on)
+            if self._goes_on():  # else whoever waits makes it
                 self._work.popleft()
 
-    def _is_wanted(self) -> bool:
-        """Whether the thread that runs this is to go on: until the end, or until another waits."""
-        if self._goes_on is not None and threading.current_thread() is not self._thread:
-            return self._goes_on()
-        return not self._is_closed and self._goes_on is None
+    def _goes_on(self) -> bool:
+        """Whether the thread does: until the end, or until another hashes in its place."""
+        return not (self._is_closed or self._is_handed_over)
 
-    def _hash(self, path: str, known: str) -> None:
+    def _hash(self, path: str, known: str, goes_on: GoesOn) -> None:
         if known not in self._digests:
-            digest = libraries.sha256_of(Path(path), known, self._is_wanted)
-            if digest is not None or self._is_wanted():
+            digest = libraries.sha256_of(Path(path), known, goes_on)
+            if digest is not None or goes_on():
                 self._digests[known] = digest
 
-    def _hash_process(self, maps: Path) -> None:
+    def _hash_process(self, maps: Path, goes_on: GoesOn) -> None:
         """What cannot be read is left to the launch that maps it."""
         files: dict[str, str | None] = {}
         with suppress(OSError):
             files = libraries.loaded(maps)
         for path, known in files.items():
-            if known is not None and self._is_wanted():
-                self._hash(path, known)
+            if known is not None and goes_on():
+                self._hash(path, known, goes_on)
                 if self._digests.get(known, "") is None:
                     del self._digests[known]
 

@@ -35,6 +35,13 @@ def hashed(hashes: LibraryHashes) -> LibrariesHashed | None:
     return hashes.finished()
 
 
+def held_up(begun: threading.Event, is_wanted: Callable[[], bool]) -> None:
+    """Hash nothing for as long as it is wanted."""
+    begun.set()
+    while is_wanted():
+        time.sleep(0.001)
+
+
 def sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -65,12 +72,9 @@ def test_hashing_yields_to_everything_and_ends_with_the_run(
     priorities: list[int] = []
     begun = threading.Event()
 
-    def endless(path: Path, wanted: str, is_wanted: object) -> str | None:
+    def endless(path: Path, wanted: str, is_wanted: Callable[[], bool]) -> None:
         priorities.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
-        begun.set()
-        while is_wanted():  # type: ignore[operator]
-            time.sleep(0.001)
-        return None
+        held_up(begun, is_wanted)
 
     monkeypatch.setattr(libraries, "sha256_of", endless)
     hashes = LibraryHashes()
@@ -94,9 +98,7 @@ def test_what_the_thread_that_yields_has_not_hashed_whoever_waits_does_by_its_ow
     def starved(path: Path, wanted: str, is_wanted: Callable[[], bool]) -> str | None:
         if threading.current_thread() is waiting:
             return real(path, wanted, is_wanted)
-        begun.set()
-        while is_wanted():
-            time.sleep(0.001)
+        held_up(begun, is_wanted)
         return None
 
     monkeypatch.setattr(libraries, "sha256_of", starved)
