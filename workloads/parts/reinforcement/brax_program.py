@@ -398,14 +398,14 @@ def _doubled(leaf: Any) -> Any:
 
 
 @lru_cache(maxsize=32)
-def _compiled(program: Callable[[str], Any], name: str, widths: tuple[int, ...]) -> Any:
-    """A program of an environment for `BLOCK` of it, given arrays so wide; 0 is a number each."""
+def _compiled(program: Callable[[str], Any], name: str, shapes: tuple[tuple[int, ...], ...]) -> Any:
+    """A program of an environment for `BLOCK` of it, given arrays of such shapes for each."""
     with jax_devices.on_host_in_float64():
-        shapes = (
-            jax.ShapeDtypeStruct((BLOCK, width) if width else (BLOCK,), jnp.float64)  # type: ignore[no-untyped-call]
-            for width in widths
+        given = (
+            jax.ShapeDtypeStruct((BLOCK, *shape), jnp.float64)  # type: ignore[no-untyped-call]
+            for shape in shapes
         )
-        lowered = quietly(lambda: program(name).lower(*shapes))
+        lowered = quietly(lambda: program(name).lower(*given))
         return lowered.compile(compiler_options=jax_devices.QUICK)
 
 
@@ -452,8 +452,7 @@ def _in_blocks(program: Callable[[str], Any], name: str, arrays: Sequence[Any]) 
     count = len(arrays[0])
     whole = -(-count // BLOCK) * BLOCK
     padded = [np.concatenate([one, np.repeat(one[:1], whole - count, axis=0)]) for one in arrays]
-    widths = tuple(one.shape[1] if one.ndim > 1 else 0 for one in arrays)
-    run = _compiled(program, name, widths)
+    run = _compiled(program, name, tuple(one.shape[1:] for one in arrays))
     parts = []
     with jax_devices.on_host_in_float64():
         for first in range(0, whole, BLOCK):
