@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from appliance.ipc.endings import last_words, status_name
 from appliance.ipc.messages import IdleAnswer, IdleRequest
-from appliance.ipc.worker_command import worker_command
+from appliance.ipc.worker_command import asked_process, worker_command
 from appliance.records.json import adapter
 
 BEGIN_SECONDS = 180.0
@@ -62,16 +62,7 @@ class IdleProgram:
         self._vendor = vendor
         self._memory_bytes = memory_bytes
         self._interrupted = interrupted
-        with errors.open("wb") as file:
-            self._process = subprocess.Popen(  # noqa: S603 - our own worker
-                words,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=file,
-                env=dict(environment),
-                cwd=errors.parent,
-                start_new_session=True,
-            )
+        self._process = asked_process(words, environment, errors)
 
     def begin(self, role: Role) -> None:
         """Have a process of this role begin, and set its device up."""

@@ -23,7 +23,7 @@ from pydantic import ValidationError
 from appliance.ipc import processes
 from appliance.ipc.endings import last_words, status_name
 from appliance.ipc.messages import ForkRequest, ImportRequest, ServeRequest, ServerMessage
-from appliance.ipc.worker_command import worker_command
+from appliance.ipc.worker_command import asked_process, worker_command
 from appliance.records.json import Record, adapter
 from appliance.records.request import LaunchSpec
 
@@ -126,16 +126,8 @@ class ServerProcess:
 
     def __init__(self, environment: Mapping[str, str], stderr: Path) -> None:
         self.stderr = stderr
-        with stderr.open("ab") as err:
-            self.process = subprocess.Popen(  # noqa: S603 - our own worker
-                worker_command("serve", str(os.getpid())),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=err,
-                env=dict(environment),
-                cwd=stderr.parent,
-                start_new_session=True,
-            )
+        words = worker_command("serve", str(os.getpid()))
+        self.process = asked_process(words, environment, stderr)
 
     def kill(self) -> None:
         """End it, wherever it is in its imports."""
