@@ -57,7 +57,7 @@ from appliance.runner.counter_log import CounterLog
 from appliance.runner.environment import usable_cores
 from appliance.runner.head_start import HeadStart
 from appliance.runner.launcher import Launcher, file_name
-from appliance.runner.overlap import USED, Room, may_follow, recorded_bytes
+from appliance.runner.overlap import USED, Room, may_follow, recorded_bytes, takes_several
 from appliance.runner.reading_log import ReadingLog
 from appliance.runner.supervisor import RunningLaunch, Supervisor, lost_ahead, running_launch
 from appliance.runner.users_log import UsersLog
@@ -656,7 +656,8 @@ class _Run:
         """Whether anything may begin beside the end of this launch, or it beside another's."""
         case = self.cases[launch.case]
         overlaps = self.launcher.vendor(case).overlaps if self.overlaps is None else self.overlaps
-        return overlaps and case.is_of_one_process
+        devices = [self.launcher.devices[name] for name in case.all_devices]
+        return overlaps and case.is_of_one_process and all(map(takes_several, devices))
 
     def _note_over(self, launch: Launch) -> bool:
         """Take what the devices of a launch say that is over; whether it is alone there.

@@ -53,6 +53,16 @@ step of 77 of 79 GiB that was run again lacked memory while another process wait
 HOST_SHARE = 0.5
 """Part of the memory that the run may still take of its host, which the next launch may take."""
 USED = "memory_used_bytes"
+EXCLUSIVE = "exclusive"
+
+
+def takes_several(device: Device) -> bool:
+    """Whether a device takes two processes at once: in an exclusive mode the second is refused.
+
+    That would be a crash of a healthy device's launch (nvidia-smi, "Compute Mode").
+    """
+    mode = device.facts.get("compute_mode")
+    return mode is None or EXCLUSIVE not in str(mode.value)
 
 
 def may_follow(launch: Launch, earlier: Launch, *, has_first_bits: bool) -> bool:

@@ -42,7 +42,7 @@ from appliance.records.journal import (
 )
 from appliance.records.plan import Case, Launch, Plan, Schedule
 from appliance.records.qualified import ObservedCase
-from appliance.records.system import Device
+from appliance.records.system import Device, Fact
 from appliance.runner import supervisor
 from appliance.runner.overlap import Room, may_follow, recorded_bytes
 from appliance.storage.criteria_file import load_criteria
@@ -102,6 +102,19 @@ def test_the_next_process_steps_once_beside_the_checks_and_again_when_it_is_alon
         first, second, *_ = (act for act in acts if act.pid == later and act.what == "step")
         steps = max(act.end for act in acts if act.pid == earlier and act.what == "step")
         assert steps < build.begin < first.begin < first.end < last < second.begin
+
+
+def test_nothing_begins_ahead_on_a_device_that_takes_one_process_at_a_time(tmp_path: Path) -> None:
+    class Exclusive(Overlapping):
+        def probe(self) -> tuple[Device, ...]:
+            mode = {"compute_mode": Fact(value="exclusive process", source="NVML")}
+            return tuple(replace(one, facts={**one.facts, **mode}) for one in super().probe())
+
+    bench = made(tmp_path, plan(hasty(tmp_path, launches=3)), Exclusive())
+    bench.run()
+    sound(bench)
+    assert ended(bench) == [("completed", "")] * 4
+    assert not ahead(bench)
 
 
 def test_what_was_done_ahead_is_told_and_not_counted_twice(healthy: Healthy) -> None:
