@@ -59,7 +59,7 @@ EXCLUSIVE = "exclusive"
 def takes_several(device: Device) -> bool:
     """Whether a device takes two processes at once: in an exclusive mode the second is refused.
 
-    That would be a crash of a healthy device's launch (nvidia-smi, "Compute Mode").
+    That would be a crash of a healthy device's launch.
     """
     mode = device.facts.get("compute_mode")
     return mode is None or EXCLUSIVE not in str(mode.value)
