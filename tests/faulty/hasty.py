@@ -66,7 +66,8 @@ class Hasty(Workload[State, torch.Tensor]):
 
     `lacks` builds find no memory before one does, and the launch of the build of number `cramped`
     finds none in its check. Checks take `seconds`, steps `step_seconds`, and the step of number
-    `hangs_at` for ever. As the process of number `set_up_at` makes its workload, `set_up` happens.
+    `hangs_at` for ever. As the first process of the launch of number
+    `set_up_at` makes its workload, `set_up` happens.
     """
 
     summary: ClassVar[str] = "Builds as it is told, and writes when it does what"
@@ -86,13 +87,21 @@ class Hasty(Workload[State, torch.Tensor]):
     set_up_at: int = -1
 
     def __post_init__(self) -> None:
-        if self.set_up_at >= 0:
-            path = Path(self.log)
-            number = path.read_text().count("set_up") if path.exists() else 0
-            with self._logged("set_up"):
-                pass
-            if number == self.set_up_at:
-                FAULTS[self.set_up]()
+        if self.set_up_at >= 0 and self._is_of(self.set_up_at):
+            FAULTS[self.set_up]()
+
+    def _is_of(self, number: int) -> bool:
+        """Whether this is the first process of the launch with this number, as its output says.
+
+        By how many there were nobody can tell: two may make their workloads at once.
+        """
+        if Path("/proc/self/fd/1").readlink().name.split(".")[-2] != str(number):
+            return False
+        try:
+            Path(f"{self.log}.set_up").touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
 
     def work(self) -> Work:
         return Work(units=1.0, unit="products")
