@@ -110,7 +110,15 @@ class Cluster:
         wait_for(self._is_up, "slurmctld answers")
 
     def stop_controller(self) -> None:
-        self._end("slurmctld.pid")
+        """As an operator stops it: killed, it would come back with jobs that were cancelled last.
+
+        It saves them seconds after a change, or when it is asked to end.
+        """
+        pid = self._pid("slurmctld.pid")
+        assert pid is not None, "no slurmctld runs"
+        process = psutil.Process(pid)
+        process.terminate()
+        process.wait(SECONDS)
 
     def start_node(self, name: str) -> None:
         self._daemon("slurmd", "-N", name, "-f", str(self.configuration))
