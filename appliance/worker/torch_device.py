@@ -24,8 +24,9 @@ from appliance.worker import outputs, timing, witness
 
 CHOICE_WARMUP, CHOICE_CALLS = 2, 5
 """Calls of some work that is timed to choose between ways of doing the same."""
-BUSY_SIZE, BUSY_MATMULS = 256, 8
-"""Matmuls between two synchronises while clocks are compared: well below 10 ms on one core."""
+BUSY_COUNT, BUSY_PRODUCTS = 2**16, 8
+"""Numbers, and how often each is multiplied between two synchronises while clocks are compared:
+well below 10 ms on one core."""
 
 Staged = Callable[[Sequence[torch.Tensor]], AbstractContextManager[list[torch.Tensor]]]
 """Puts flat tensors on the host until the block ends."""
@@ -65,15 +66,24 @@ class DeviceStopwatch:
         return round(begin.elapsed_time(end) * 1e6)
 
 
-def busy_work(device: torch.device) -> Callable[[], None]:
-    """A short piece of work for the device, which draws no random number."""
-    matrix = torch.ones(BUSY_SIZE, BUSY_SIZE, device=device)
+def equal_work(device: torch.device, count: int, times: int = 1) -> Callable[[], None]:
+    """Work of equal length on so many numbers of 8 bytes, which changes nothing of them.
+
+    Products of integers, one by one: every build that draws its inputs has that kernel loaded.
+    Products of matrices would load one of another library, which takes an H100 some 70 ms.
+    """
+    numbers = torch.ones(count, dtype=torch.int64, device=device)
 
     def multiply() -> None:
-        for _ in range(BUSY_MATMULS):
-            torch.matmul(matrix, matrix)
+        for _ in range(times):
+            numbers.mul_(numbers)
 
     return multiply
+
+
+def busy_work(device: torch.device) -> Callable[[], None]:
+    """A short piece of work for the device, which draws no random number."""
+    return equal_work(device, BUSY_COUNT, BUSY_PRODUCTS)
 
 
 def is_lack_of_memory(error: BaseException) -> bool:
@@ -92,15 +102,13 @@ def give_back(device: torch.device) -> None:
 def device_witness(device: torch.device, stopwatch: timing.Stopwatch) -> witness.Witness | None:
     """A witness of the device's other users; None on one without clock, or that is full."""
 
-    def piece(size: int) -> Callable[[], object]:
-        matrix = torch.ones(size, size, device=device, dtype=torch.float32)
-        product = torch.empty_like(matrix)
-        return lambda: torch.matmul(matrix, matrix, out=product)
+    def piece(count: int) -> Callable[[], object] | None:
+        try:
+            return equal_work(device, count)
+        except torch.OutOfMemoryError:
+            return None
 
-    try:
-        return witness.make_witness(piece, stopwatch)
-    except torch.OutOfMemoryError:
-        return None
+    return witness.make_witness(piece, stopwatch)
 
 
 def seed_generators(seed: int) -> None:

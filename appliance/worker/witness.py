@@ -20,8 +20,9 @@ from appliance.worker.timing import Stopwatch
 
 LEAST_PIECE_NS = 30_000
 """A piece that takes longer than its handing over, some 10 us, leaves a queue behind it."""
-SIZES = (256, 512, 1024, 2048)
-"""Sides of the matrices that are multiplied; the first that takes long enough."""
+COUNTS = (2**16, 2**18, 2**20, 2**22, 2**23, 2**24)
+"""How many numbers a piece is made of; the first that takes long enough, or for which there is
+room."""
 TRAIN_NS = 10_000_000
 LEAST_PIECES, MOST_PIECES = 16, 256
 
@@ -56,22 +57,26 @@ class Witness:
 
 
 def make_witness(
-    make_piece: Callable[[int], Callable[[], object]], stopwatch: Stopwatch
+    make_piece: Callable[[int], Callable[[], object] | None], stopwatch: Stopwatch
 ) -> Witness | None:
-    """A witness for this device; None where it has no clock, or one that stands still.
+    """A witness for this device; None where it has no clock, or one that stands still, or no room.
 
-    `make_piece` makes work of a side.
+    `make_piece` makes work on so many numbers, None where the device has no room for them.
     """
     if stopwatch.mark() is None:
         return None
-    for size in SIZES:
-        work = make_piece(size)
+    longest: Witness | None = None
+    for count in COUNTS:
+        work = make_piece(count)
+        if work is None:
+            break
         work()  # the first call may choose a kernel
         pieces_ns = Witness(work=work, pieces=LEAST_PIECES).look(stopwatch).piece_ns
         if not any(pieces_ns):
             return None  # by such a clock no work is long enough, and ever more would be made
         took = min(pieces_ns)
+        pieces = min(MOST_PIECES, max(LEAST_PIECES, TRAIN_NS // max(1, took)))
+        longest = Witness(work=work, pieces=pieces)
         if took >= LEAST_PIECE_NS:
             break
-    pieces = min(MOST_PIECES, max(LEAST_PIECES, TRAIN_NS // max(1, took)))
-    return Witness(work=work, pieces=pieces)
+    return longest

@@ -7,7 +7,7 @@ import torch
 
 from appliance.evidence.disturbance import gap_share
 from appliance.records.journal import Witnessed
-from appliance.worker.torch_device import DeviceStopwatch, device_witness
+from appliance.worker.torch_device import DeviceStopwatch, device_witness, equal_work
 from appliance.worker.witness import LEAST_PIECES, MOST_PIECES, Train, Witness, make_witness
 
 MICROSECOND = 1_000
@@ -22,11 +22,18 @@ class Device:
     """
 
     def __init__(
-        self, *, ours: int = 1, period: int = 1, held: int = 0, at: int = -1, jitter: int = 0
+        self,
+        *,
+        ours: int = 1,
+        period: int = 1,
+        held: int = 0,
+        at: int = -1,
+        jitter: int = 0,
+        room: int | None = None,
     ) -> None:
         self.host = self.done = self.given = 0
         self.ours, self.period, self.held, self.at = ours, period, held, at
-        self.jitter = jitter
+        self.jitter, self.room = jitter, room
 
     def now(self) -> int:
         return self.host
@@ -44,9 +51,11 @@ class Device:
     def between(self, begin: int, end: int) -> int:
         return end - begin
 
-    def piece(self, size: int) -> Callable[[], object]:
-        """Work of 2 us for matrices of 256, eight times as long for each larger size."""
-        length = 2 * MICROSECOND * (size // 256) ** 3
+    def piece(self, count: int) -> Callable[[], object] | None:
+        """Work of 2 us for 2^16 numbers, and as much longer as there are more of them."""
+        if self.room is not None and count > self.room:
+            return None
+        length = 2 * MICROSECOND * count // 2**16
 
         def work() -> None:
             self.host += HAND_OVER // 2 + (self.held if self.given == self.at else 0)
@@ -105,7 +114,9 @@ def test_a_host_that_is_held_up_while_it_hands_over_leaves_no_gap(at: int) -> No
 
 def test_a_train_whose_pieces_are_shorter_than_their_handing_over_says_nothing() -> None:
     device = Device()
-    assert share(Witness(work=device.piece(256), pieces=100).look(device)) is None
+    work = device.piece(2**16)
+    assert work is not None
+    assert share(Witness(work=work, pieces=100).look(device)) is None
 
 
 def test_processors_have_no_witness() -> None:
@@ -122,3 +133,40 @@ def test_a_clock_that_stands_still_gives_no_witness_and_costs_no_work() -> None:
     device = Dead()
     assert make_witness(device.piece, device) is None
     assert device.given <= LEAST_PIECES + 1
+
+
+def test_a_full_device_is_watched_by_the_longest_piece_that_it_has_room_for() -> None:
+    device = Device(room=2**18)
+    made: list[Callable[[], object] | None] = []
+
+    def piece(count: int) -> Callable[[], object] | None:
+        made.append(device.piece(count))
+        return made[-1]
+
+    witness = make_witness(piece, device)
+    assert witness is not None
+    assert made[2] is None
+    assert witness.work is made[1]
+    assert make_witness(Device(room=0).piece, device) is None
+
+
+def test_work_that_is_made_again_and_again_leaves_its_numbers_as_they_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    numbers = torch.ones(2**10, dtype=torch.int64)
+    monkeypatch.setattr(torch, "ones", lambda *_, **__: numbers)
+    work = equal_work(torch.device("cpu"), len(numbers), times=3)
+    work()
+    assert numbers.tolist() == [1] * len(numbers)
+
+
+def test_a_device_that_lacks_memory_for_the_first_piece_has_no_witness(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(*_: object, **__: object) -> torch.Tensor:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(torch, "ones", full)
+    monkeypatch.setattr(DeviceStopwatch, "mark", lambda _: 0)
+    device = torch.device("cpu")
+    assert device_witness(device, DeviceStopwatch(device)) is None
