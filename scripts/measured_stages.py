@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 from measured_budget import FOLDER, KEYS, LATER, SETUP
@@ -27,17 +27,26 @@ USEFUL = ("warm_up", "timed", "evaluate", "other")
 
 @dataclass
 class Launch:
-    """Seconds of its stages by name, and from the last of its records until its process ended."""
+    """Seconds of its stages by name, and from the last of its records until its process ended.
+
+    `spans` are those over which it compared its clocks, in seconds.
+    """
 
     case: str
     kind: str
     stages: Mapping[str, float] = field(default_factory=dict)
+    spans: Sequence[float] = ()
     reported: float = 0.0
     ending: float = 0.0
 
     def of(self, *names: str) -> float:
         """Seconds of these stages together."""
         return sum(self.stages.get(name, 0.0) for name in names)
+
+    def clocks(self) -> float:
+        """Seconds of comparing clocks, had nothing been loaded in the first span."""
+        first, *others = self.spans
+        return self.of("calibrate") - max(0.0, first - mean(others))
 
 
 @dataclass(frozen=True)
@@ -65,6 +74,12 @@ class Run:
     def typical(self, case: str, kind: str, *names: str) -> float:
         """Their median."""
         return median(self.each(case, kind, *names))
+
+    def clocks(self, case: str, kind: str) -> float:
+        """The median of what comparing clocks takes today, whose work has its kernel loaded."""
+        return median(
+            one.clocks() for one in self.launches if (one.case, one.kind) == (case, kind)
+        )
 
     def typical_of_all(self, case: str, name: str) -> float:
         """The median of a stage of all launches of a case."""
@@ -95,6 +110,8 @@ def run(suite: str, host: Host = FIRST) -> Run:
             launches[launch] = Launch(case=case, kind=_kind(launch))
             if ended is not None:
                 gaps.append(now - ended)
+        elif kind == "calibrated":
+            launches[launch].spans = [1e-9 * int(span) for span in event["wall_ns"]]
         elif kind == "block":
             blocks[case].append([1e-9 * int(step) for step in event["wall_ns"]])
         elif kind == "checked" and event["phase"] == "repeated":

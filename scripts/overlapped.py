@@ -10,15 +10,13 @@ room for both, by the runner's own rule.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from appliance.runner.overlap import GROWTH, SHARE
-from appliance.runner.users_log import MOST_IN_A_ROW
-
-ALONE = 1 / (MOST_IN_A_ROW + 1)
-"""Part of the launches that begin alone all the same, so that others on a device are looked for."""
+from appliance.runner.users_log import LOOK_NS, MOST_IN_A_ROW
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +40,17 @@ class Timed:
         return self.head + self.middle + self.tail
 
 
+def alone(seconds: float) -> float:
+    """Part of launches of so many seconds that begin alone, so that others on a device are seen."""
+    in_time = math.ceil(1e-9 * LOOK_NS / seconds) - 1
+    return 1 / (max(MOST_IN_A_ROW, in_time) + 1)
+
+
+def _alone(launches: Sequence[Timed], end: float) -> float:
+    """That of these, which take so long where none begins alone."""
+    return alone(end / len(launches))
+
+
 def saved(launches: Sequence[Timed], *, setup: float) -> float:
     """Seconds that the launches of a sequence take less than one after another.
 
@@ -49,7 +58,7 @@ def saved(launches: Sequence[Timed], *, setup: float) -> float:
     and so does one that finds no room.
     """
     *_, end = ends(launches, _parts(launches, setup))
-    return (1 - ALONE) * (sum(one.whole for one in launches) - end)
+    return (1 - _alone(launches, end)) * (sum(one.whole for one in launches) - end)
 
 
 def saved_two_ahead(launches: Sequence[Timed], *, setup: float) -> float:
@@ -67,7 +76,7 @@ def saved_two_ahead(launches: Sequence[Timed], *, setup: float) -> float:
         set_up.append(min(setup, later.head) if waits else 0.0)
     *_, end = ends(launches, parts)
     *_, sooner = ends(launches, parts, set_up=set_up)
-    return (1 - 2 * ALONE) * (end - sooner)
+    return (1 - 2 * _alone(launches, sooner)) * (end - sooner)
 
 
 def _parts(launches: Sequence[Timed], setup: float) -> list[float | None]:

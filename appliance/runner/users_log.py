@@ -21,8 +21,9 @@ from appliance.vendors.base import DeviceUsers, Vendor
 
 VALUES = ("memory_used_bytes", "utilisation_fraction", "power_watts")
 """Readings that say what others do on a device."""
-MOST_IN_A_ROW = 8
-"""Launches that may begin ahead one after another before a device is looked at without any."""
+MOST_IN_A_ROW, LOOK_NS = 8, 20_000_000_000
+"""Launches that may begin ahead one after another before a device is looked at without any, and for
+how long they may be more than that: those of a second would be looked between every 9 s."""
 NOBODY: Mapping[str, int] = MappingProxyType({})
 SILENT, REPORTED, STARTED, DONE = range(4)
 """How far a launch has come: it has said nothing, something, made its first step, was counted."""
@@ -44,6 +45,7 @@ class UsersLog:
     _stages: dict[str, int] = field(default_factory=dict)
     _others: set[str] = field(default_factory=set)
     _in_a_row: dict[str, int] = field(default_factory=dict)
+    _looked: dict[str, int] = field(default_factory=dict)
 
     def begin(self) -> None:
         """Say who has the devices before the run does anything."""
@@ -93,15 +95,27 @@ class UsersLog:
         self._stages[launch] = DONE
         counted = self._in_a_row.keys() & set(devices)
         self._in_a_row.update({name: self._in_a_row[name] + 1 for name in counted})
-        is_due = any(self._in_a_row[name] > MOST_IN_A_ROW for name in counted)
+        is_due = any(
+            self._in_a_row[name] > MOST_IN_A_ROW and self._unlooked_ns(name) >= LOOK_NS
+            for name in counted
+        )
         return not is_due and not self._others.intersection(devices)
 
     def may_follow_twice(self, devices: Iterable[str]) -> bool:
         """Whether two more launches may begin ahead before these devices are looked at alone.
 
-        That is asked once the one before both is over and counted (`is_alone`).
+        That is asked once the one before both is over and counted (`is_alone`). Where the next one
+        takes longer than those before it did, the one after it begins alone after all.
         """
-        return all(self._in_a_row.get(name, 0) < MOST_IN_A_ROW for name in devices)
+        return all(
+            row < MOST_IN_A_ROW or self._unlooked_ns(name) * (row + 1) < LOOK_NS * row
+            for name in devices
+            if (row := self._in_a_row.get(name, 0))
+        )
+
+    def _unlooked_ns(self, name: str) -> int:
+        """For how long nobody has looked at a device with no process of this run on it."""
+        return self.now() - self._looked[name]
 
     def inside(
         self,
@@ -144,7 +158,7 @@ class UsersLog:
 
     def _note(self, device: Device, users: DeviceUsers, values: Mapping[str, float | None]) -> None:
         """Note whether anybody has a device that no process of this run is on."""
-        self._in_a_row[device.id] = 0
+        self._in_a_row[device.id], self._looked[device.id] = 0, self.now()
         change = self._others.add if _is_somebody_there(users, values) else self._others.discard
         change(device.id)
 

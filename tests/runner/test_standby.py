@@ -85,6 +85,7 @@ def chain(tmp_path_factory: pytest.TempPathFactory, marked: None) -> Chain:
     folder = tmp_path_factory.mktemp("chain")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(users_log, "MOST_IN_A_ROW", 3)
+        patch.setattr(users_log, "LOOK_NS", 0)
         bench = made(folder, plan(hasty(folder, launches=6)), Counting(), idle=shown())
         bench.run()
     return Chain(folder, bench)

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 
+import pytest
 from faulty.vendor import Vendor
 from support.launching import case, plan
 
 from appliance.evidence.disturbance import SETTLED_NS
 from appliance.records.journal import Environment, Event, Started, UsersCounted
 from appliance.records.system import Device
-from appliance.runner.users_log import MOST_IN_A_ROW, UsersLog
+from appliance.runner.users_log import LOOK_NS, MOST_IN_A_ROW, UsersLog
 from appliance.vendors.base import DeviceUsers
 
 PLAN = plan(case("one"), case("two", device="cpu:1"))
@@ -190,16 +191,35 @@ def test_who_sees_another_on_a_device_is_not_alone_until_it_has_left() -> None:
     assert watched.log.is_alone(NAME, ON)
 
 
-def test_a_device_is_looked_at_without_our_own_now_and_then() -> None:
+@pytest.mark.parametrize(
+    ("seconds", "in_a_row"), [(0.9, 22), (LOOK_NS / SECOND / MOST_IN_A_ROW, 8), (35.0, 8)]
+)
+def test_a_device_is_looked_at_without_our_own_now_and_then(seconds: float, in_a_row: int) -> None:
     watched = Watched()
     watched.log.begin()
-    alone = []
-    for _ in range(MOST_IN_A_ROW + 1):
+    alone, twice = [True], []
+    while alone[-1]:
         begun(watched, is_ahead=True)
+        watched.at += round(seconds * SECOND)
         alone.append(watched.log.is_alone(NAME, ON))
-    assert alone == [True] * MOST_IN_A_ROW + [False]
+        twice.append(watched.log.may_follow_twice(ON))
+    assert len(alone) - 2 == in_a_row
+    assert twice == [True] * (in_a_row - 1) + [False, False]
     begun(watched)
     assert watched.log.is_alone(NAME, ON)
+
+
+def test_a_launch_that_takes_longer_than_those_before_it_is_no_reason_to_look_later() -> None:
+    watched = Watched()
+    watched.log.begin()
+    for _ in range(MOST_IN_A_ROW + 1):
+        begun(watched, is_ahead=True)
+        watched.at += SECOND
+        assert watched.log.is_alone(NAME, ON)
+    assert watched.log.may_follow_twice(ON)
+    begun(watched, is_ahead=True)
+    watched.at += LOOK_NS
+    assert not watched.log.is_alone(NAME, ON)
 
 
 def test_what_stands_by_is_nobody_else_and_is_not_there_where_the_device_is_looked_at() -> None:
@@ -208,6 +228,7 @@ def test_what_stands_by_is_nobody_else_and_is_not_there_where_the_device_is_look
     twice = []
     for _ in range(MOST_IN_A_ROW):
         begun(watched, is_ahead=True)
+        watched.at += LOOK_NS // MOST_IN_A_ROW
         watched.vendor.count = 2  # one of them waits
         assert watched.log.is_alone(NAME, ON, dict.fromkeys(ON, 1))
         twice.append(watched.log.may_follow_twice(ON))
