@@ -14,6 +14,10 @@ smaller ones. Docs and the budget have these numbers from tests/recorded/build_o
 
 What an H100 has timed is bench 0.12.0 (tests/recorded/h100_0_12). Of that code the operations of a
 first step are counted too: a step that waits for its host says how long one takes there.
+
+A kind of operation is one whose kernels lie in one file of torch: the first of a kind has that
+loaded. Of `smoke` the kinds of a build and its first step are named, but for products of matrices,
+whose kernels are another library's.
 """
 
 from __future__ import annotations
@@ -51,6 +55,17 @@ TIMED = "smoke"
 """The suite that an H100 has run with bench 0.12.0."""
 Row = tuple[str, str, dict[str, Any]]
 Counts = dict[str, dict[str, list[int]]]
+Kinds = dict[str, list[str]]
+KINDS: Mapping[str, tuple[str, ...]] = {
+    "fill": ("zero", "zeros", "zeros_like", "ones", "ones_like", "full", "full_like"),
+    "cat": ("stack",),
+    "copy": ("to_copy", "clone", "local_scalar_dense", "contiguous"),
+    "shift": ("rshift", "lshift", "bitwise_right_shift", "bitwise_left_shift"),
+    "bitwise": ("bitwise_and", "bitwise_or", "bitwise_xor"),
+    "sum": ("mean",),
+    "": ("mm", "addmm", "bmm", "baddbmm", "convolution", "convolution_backward"),
+}
+"""Names of operations by their kind, where it has another name; "" are those of other libraries."""
 
 
 def rows(suite: str, names: tuple[str, ...]) -> Iterator[Row]:
@@ -63,8 +78,17 @@ def rows(suite: str, names: tuple[str, ...]) -> Iterator[Row]:
             yield name, case.workload, dict(case.parameters)
 
 
-def counted(row: Row, *, with_step: bool = False) -> tuple[int, ...]:
-    """Operations of a build on the device, of these the copies from and to the host; of a step."""
+def kind(call: Any) -> str:
+    """What an operation of torch is of the kind of."""
+    name = str(call).split(".")[1].strip("_")
+    return next((kind for kind, names in KINDS.items() if name in names), name)
+
+
+def counted(row: Row, *, with_step: bool = False) -> tuple[list[int], list[str]]:
+    """Operations of a build on the device, of these the copies from and to the host; of a step.
+
+    And with a step the kinds of both.
+    """
     import torch  # noqa: PLC0415 - once the paths are set
     from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415 - the same
     from torch.utils._pytree import tree_iter  # noqa: PLC0415 - the same
@@ -73,7 +97,10 @@ def counted(row: Row, *, with_step: bool = False) -> tuple[int, ...]:
     from workloads.contract.target import Artifacts, Target  # noqa: PLC0415 - the same
 
     class Count(TorchDispatchMode):
-        operations = copies = 0
+        def __init__(self, kinds: set[str]) -> None:
+            super().__init__()
+            self.operations = self.copies = 0
+            self.kinds = kinds
 
         def __torch_dispatch__(
             self, call: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -86,23 +113,30 @@ def counted(row: Row, *, with_step: bool = False) -> tuple[int, ...]:
             if "simulated" in kinds and not call.is_view and not is_none:
                 self.operations += 1
                 self.copies += "_local_scalar_dense" in str(call) or len(kinds) > 1
+                self.kinds.add(kind(call))
             return result
 
     _, workload, parameters = row
     with tempfile.TemporaryDirectory() as folder:
         target = Target(device=torch.device("simulated", 0), artifacts=Artifacts(Path(folder)))
         built = load_workload(workload)(**parameters)
-        with Count() as count:
+        named = set[str]()
+        with Count(named) as count:
             state = built.build(target, 1)
-        with Count() as step:
-            if with_step:
-                built.step(state)
-    steps = (step.operations,) if with_step else ()
-    return count.operations, count.copies, *steps
+        if not with_step:
+            return [count.operations, count.copies], []
+        with Count(named) as step:
+            built.step(state)
+    return [count.operations, count.copies, step.operations], sorted(named - {""})
 
 
-def count(code: Path, cases: Mapping[str, tuple[str, ...]], *, with_steps: bool = False) -> Counts:
-    """The counts of builds, and of steps, of cases of suites, by the code in a folder."""
+def count(
+    code: Path, cases: Mapping[str, tuple[str, ...]], *, with_steps: str = ""
+) -> tuple[Counts, Kinds]:
+    """The counts of builds, and of steps, of cases of suites, by the code in a folder.
+
+    Of one suite those of steps too, and the kinds of operations of its cases.
+    """
     sys.path[:0] = [str(code), str(code / "scripts"), str(ROOT / "tests")]
     os.environ["SIMULATED_MEMORY"] = str(MEMORY)
     from support import simulated_device  # noqa: PLC0415 - once the paths are set
@@ -110,12 +144,16 @@ def count(code: Path, cases: Mapping[str, tuple[str, ...]], *, with_steps: bool 
     simulated_device.build()
     simulated_device.register()
     made: Counts = {}
+    kinds: Kinds = {}
     with multiprocessing.get_context("fork").Pool(1, maxtasksperchild=1) as pool:
         for suite, names in cases.items():
             of_suite = list(rows(suite, names))
-            counts = pool.map(partial(counted, with_step=with_steps), of_suite, chunksize=1)
-            made[suite] = {row[0]: list(one) for row, one in zip(of_suite, counts, strict=True)}
-    return made
+            has_step = suite == with_steps
+            counts = pool.map(partial(counted, with_step=has_step), of_suite, chunksize=1)
+            for (name, *_), (numbers, named) in zip(of_suite, counts, strict=True):
+                made.setdefault(suite, {})[name] = numbers
+                kinds |= {name: named} if has_step else {}
+    return made, kinds
 
 
 def table(recorded: Mapping[str, Any]) -> Iterator[str]:
@@ -144,17 +182,23 @@ def main() -> None:
     options = parser.parse_args()
     if options.only:
         suite, *names = options.only
-        made = count(ROOT, {suite: tuple(names)})
-        sys.stdout.write(json.dumps(made[suite]) + "\n")
+        made, kinds = count(ROOT, {suite: tuple(names)}, with_steps=TIMED)
+        found = {"counts": _builds(made)[suite], "kinds": kinds}
+        sys.stdout.write(json.dumps(found) + "\n")
         return
     recorded = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
+    named = recorded.setdefault("kinds", {})
     if options.timed:
-        made = count(options.timed.resolve(), {TIMED: CASES[TIMED]}, with_steps=True)
+        code, cases = options.timed.resolve(), {TIMED: CASES[TIMED]}
+        made, named["timed"] = count(code, cases, with_steps=TIMED)
         recorded["timed"] = _builds(made)
         recorded["timed_steps"] = {TIMED: {name: one[2] for name, one in made[TIMED].items()}}
+    elif options.before:
+        made, named["before"] = count(options.before.resolve(), CASES, with_steps=TIMED)
+        recorded["before"] = _builds(made)
     else:
-        when = "before" if options.before else "today"
-        recorded[when] = count((options.before or ROOT).resolve(), CASES)
+        made, named["today"] = count(ROOT, CASES, with_steps=TIMED)
+        recorded["today"] = _builds(made)
     RECORDED.write_text(json.dumps(recorded, indent=1, sort_keys=True) + "\n")
     if "before" in recorded and "today" in recorded:
         sys.stdout.write("".join(f"{line}\n" for line in table(recorded)))

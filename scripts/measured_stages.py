@@ -18,6 +18,9 @@ from typing import Any
 
 from measured_budget import FOLDER, KEYS, LATER, SETUP
 
+from appliance.planning.launch_constants import NUM_CLOCK_SPANS, WIDEST_BRACKET
+from appliance.worker.timing import LONGER
+
 Host = Path
 FIRST, SECOND = FOLDER, LATER
 """Of 0.12.0; and of nearly 0.13.0, on a slower host."""
@@ -29,13 +32,15 @@ USEFUL = ("warm_up", "timed", "evaluate", "other")
 class Launch:
     """Seconds of its stages by name, and from the last of its records until its process ended.
 
-    `spans` are those over which it compared its clocks, in seconds.
+    `spans` are those over which it compared its clocks, in seconds, and `opens` what the host left
+    open of each.
     """
 
     case: str
     kind: str
     stages: Mapping[str, float] = field(default_factory=dict)
     spans: Sequence[float] = ()
+    opens: Sequence[float] = ()
     reported: float = 0.0
     ending: float = 0.0
 
@@ -43,10 +48,25 @@ class Launch:
         """Seconds of these stages together."""
         return sum(self.stages.get(name, 0.0) for name in names)
 
-    def clocks(self) -> float:
-        """Seconds of comparing clocks, had nothing been loaded in the first span."""
-        first, *others = self.spans
-        return self.of("calibrate") - max(0.0, first - mean(others))
+    def clocks(self, least: float) -> float:
+        """Seconds of comparing clocks today, over `least` seconds of work.
+
+        Nothing is loaded in the first span any more, so it is taken to be like the others, and each
+        is as long as what the host left open of it asks for.
+        """
+        return self.of("calibrate") - sum(self.spans) + self.span_seconds(least)
+
+    def span_seconds(self, least: float) -> float:
+        """Those of the spans among them."""
+        shortest = least / NUM_CLOCK_SPANS
+        return NUM_CLOCK_SPANS * mean(span(shortest, one) for one in self.opens[1:])
+
+
+def span(shortest: float, open_seconds: float) -> float:
+    """Seconds of a span of which the host left so many open (`timing._clock_span`)."""
+    if open_seconds <= WIDEST_BRACKET * (shortest + open_seconds):
+        return shortest
+    return LONGER * max(shortest, open_seconds / WIDEST_BRACKET)
 
 
 @dataclass(frozen=True)
@@ -61,7 +81,6 @@ class Run:
     repeated: Mapping[str, Mapping[str, Any]]
     gaps: tuple[float, ...]
     servers: float
-    calibration_seconds: float
 
     def cases(self) -> set[str]:
         """Cases of which timed launches completed."""
@@ -75,11 +94,15 @@ class Run:
         """Their median."""
         return median(self.each(case, kind, *names))
 
-    def clocks(self, case: str, kind: str) -> float:
-        """The median of what comparing clocks takes today, whose work has its kernel loaded."""
+    def clocks(self, case: str, kind: str, least: float) -> float:
+        """The median of what comparing clocks over so many seconds takes today."""
         return median(
-            one.clocks() for one in self.launches if (one.case, one.kind) == (case, kind)
+            one.clocks(least) for one in self.launches if (one.case, one.kind) == (case, kind)
         )
+
+    def span_seconds(self, least: float) -> float:
+        """The median of the spans of all launches that compared their clocks."""
+        return median(one.span_seconds(least) for one in self.launches if one.opens)
 
     def typical_of_all(self, case: str, name: str) -> float:
         """The median of a stage of all launches of a case."""
@@ -111,7 +134,10 @@ def run(suite: str, host: Host = FIRST) -> Run:
             if ended is not None:
                 gaps.append(now - ended)
         elif kind == "calibrated":
-            launches[launch].spans = [1e-9 * int(span) for span in event["wall_ns"]]
+            spans = [1e-9 * int(span) for span in event["wall_ns"]]
+            inner = [1e-9 * int(span) for span in event["inner_ns"]]
+            launches[launch].spans = spans
+            launches[launch].opens = [one - less for one, less in zip(spans, inner, strict=True)]
         elif kind == "block":
             blocks[case].append([1e-9 * int(step) for step in event["wall_ns"]])
         elif kind == "checked" and event["phase"] == "repeated":
@@ -121,14 +147,12 @@ def run(suite: str, host: Host = FIRST) -> Run:
         elif kind == "launch_ended" and launch in launches:
             ended = now
             launches[launch].ending = now - launches[launch].reported
-    plan = json.loads(lzma.decompress((host / f"{suite}.plan.json.xz").read_bytes()))
     return Run(
         launches=tuple(one for one in launches.values() if one.reported),
         blocks=blocks,
         repeated=repeated,
         gaps=tuple(gaps),
         servers=servers,
-        calibration_seconds=plan["protocol"]["calibration_seconds"],
     )
 
 

@@ -31,15 +31,15 @@ def recorded_steps(check: Mapping[str, Any]) -> int:
 
 
 @cache
-def fewer_seconds(name: str, host: measured_stages.Host) -> float:
-    """What of a case's recorded comparison is not made any more; 0 where it made none."""
+def steps_then_and_today(name: str, host: measured_stages.Host) -> tuple[int, float]:
+    """Steps of a case's recorded comparison, and in the mean of today's; none where none was."""
     run = measured_stages.run("smoke", host)
     check = run.repeated.get(name)
     if check is None:
-        return 0.0
-    step = median(second for block in run.blocks[name] for second in block)
-    steps = mean(_Drawn(run.blocks[name], seed).count() for seed in range(DRAWS))
-    return (recorded_steps(check) - steps) * step
+        return 0, 0.0
+    return recorded_steps(check), mean(
+        _Drawn(run.blocks[name], one).count() for one in range(DRAWS)
+    )
 
 
 class _Drawn:

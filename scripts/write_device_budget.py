@@ -500,8 +500,9 @@ def _by_stages(name: str, host: Path = measured_stages.FIRST) -> Parts:
     On the first host these are as long as such work takes there, and digests what they took by code
     that is today's again; untimed launches waited there for libraries in theirs. A build is the
     same in every launch, so the median of all counts: on the first host some waited there for
-    libraries to be hashed. Less are operations that builds hand over no more, and steps that
-    repeated inputs ask for no more; on the first host a build takes no longer than on the second.
+    libraries to be hashed. Less are operations that builds hand over no more, kinds of them that
+    are loaded no more, and steps that repeated inputs ask for no more; on the first host a build
+    takes no longer than on the second.
     """
     protocol = suite_file.load_suite("smoke")[0].protocol
     own, second = (measured_stages.run("smoke", one) for one in (host, measured_stages.SECOND))
@@ -513,11 +514,11 @@ def _by_stages(name: str, host: Path = measured_stages.FIRST) -> Parts:
     untimed_digest = digest if is_first else own.typical(name, "untimed", "digest")
     extra = {
         "first_step": own.typical(name, "untimed", "first_step") - first_step,
-        "check": share * (second.typical(name, "untimed", "check") - _fewer_repeated(name))
+        "check": share * (second.typical(name, "untimed", "check") - _repeated_then(name))
+        + _repeated_today(name, host)
         - median(checks),
         "digest": untimed_digest - digest,
     }
-    clocks = protocol.calibration_seconds - own.calibration_seconds
     return Parts(
         name=name,
         build=_build(name, host),
@@ -525,7 +526,7 @@ def _by_stages(name: str, host: Path = measured_stages.FIRST) -> Parts:
         digest=digest,
         check=median(checks),
         last_check=max(checks),
-        calibrate=own.clocks(name, "timed") + clocks + loaded("smoke", name),
+        calibrate=own.clocks(name, "timed", protocol.calibration_seconds) + loaded("smoke", name),
         useful=own.typical(name, "timed", *measured_stages.USEFUL),
         extra=sum(max(0.0, one) for one in extra.values()),
         how="measured",
@@ -535,8 +536,6 @@ def _by_stages(name: str, host: Path = measured_stages.FIRST) -> Parts:
 
 UNDRAWN = frozenset(
     {
-        "digits_mlp",
-        "markov_lm",
         "onnx_resnet50",
         "host_copy",
         "host_stream",
@@ -544,8 +543,8 @@ UNDRAWN = frozenset(
         "disk_read",
     }
 )
-"""Workloads whose inputs the host makes for the most part, so that no product of integers was made
-before clocks are compared by them."""
+"""Workloads that leave products of numbers, of whatever format, to the comparison of clocks: the
+host makes their inputs for the most part, and no step multiplies number by number."""
 
 
 def first_kernel() -> float:
@@ -567,13 +566,41 @@ def _build(name: str, host: Path, operation: float | None = None) -> float:
 
     What the second, slower host took, the first takes at most.
     """
-    hosts = {measured_stages.FIRST: "timed", measured_stages.SECOND: "before"}
     each = {
         one: measured_stages.run("smoke", one).typical_of_all(name, "build")
         - (operation or operation_seconds(one)) * fewer_operations(name, since)
-        for one, since in hosts.items()
+        - kind_seconds(one) * fewer_kinds(name, since)
+        for one, since in SINCE.items()
     }
     return min(each.values()) if host == measured_stages.FIRST else each[host]
+
+
+SINCE = {measured_stages.FIRST: "timed", measured_stages.SECOND: "before"}
+"""By the host of a run what the counts of its code are called (count_operations.py)."""
+
+
+@cache
+def kind_seconds(host: Path = measured_stages.FIRST) -> float:
+    """What the first operation of a kind takes there, which has its kernels loaded.
+
+    The least of first steps of cases whose steps wait for their host: what one takes more than that
+    of `gemm-fp32`, which makes a product of matrices alone, and than a timed step, over the kinds
+    of the case, those that its build had loaded among them.
+    """
+    run = measured_stages.run("smoke", host)
+    product = run.typical("gemm-fp32", "timed", "first_step")
+    kinds = json.loads(OPERATIONS.read_text())["kinds"][SINCE[host]]
+    return min(
+        (run.typical(one, "timed", "first_step") - product - _step_seconds(one, host))
+        / len(kinds[one])
+        for one in HOST_BOUND
+    )
+
+
+def fewer_kinds(name: str, since: str) -> int:
+    """Kinds of operations that a case's build and first step have no more."""
+    kinds = json.loads(OPERATIONS.read_text())["kinds"]
+    return len(kinds[since][name]) - len(kinds["today"][name])
 
 
 @cache
@@ -678,7 +705,7 @@ def _onnx_parts() -> list[Parts]:
                 check=of("check"),
                 last_check=median(one["check"] for one in host["timed"]),
                 calibrate=median(one.calibrate for one in timed)
-                + protocol.calibration_seconds
+                + measured_stages.run("smoke").span_seconds(protocol.calibration_seconds)
                 + loaded("smoke", name),
                 useful=median(_smoke_useful(protocol, one) for one in timed),
                 extra=max(0.0, exported) + max(0.0, compared),
@@ -786,14 +813,26 @@ def _bare_build(name: str) -> float:
     return _build(name, measured_stages.FIRST, addition_seconds())
 
 
-def _fewer_repeated(name: str) -> float:
-    """Seconds of the second host that its comparison of repeated inputs does not take any more."""
-    return repeated_inputs.fewer_seconds(name, measured_stages.SECOND)
+def _repeated_then(name: str) -> float:
+    """Seconds of the second host's comparison of repeated inputs, as it was."""
+    then, _ = repeated_inputs.steps_then_and_today(name, measured_stages.SECOND)
+    return then * _step_seconds(name, measured_stages.SECOND)
+
+
+def _repeated_today(name: str, host: Path) -> float:
+    """Seconds of a host's comparison by today's rule, whose steps are those of that host."""
+    _, today = repeated_inputs.steps_then_and_today(name, measured_stages.SECOND)
+    return today * _step_seconds(name, host)
 
 
 def _with_all_pairs(one: Parts) -> Parts:
     """The same with a comparison of repeated inputs as it was."""
-    return replace(one, extra=one.extra + between_hosts(one.name) * _fewer_repeated(one.name))
+    if one.how != "measured":
+        return one
+    then, today = repeated_inputs.steps_then_and_today(one.name, measured_stages.SECOND)
+    return replace(
+        one, extra=one.extra + (then - today) * _step_seconds(one.name, measured_stages.FIRST)
+    )
 
 
 def _second_checks(name: str) -> dict[str, Callable[[], float]]:
@@ -871,8 +910,7 @@ def clocks(name: str, launches: Sequence[Launch], protocol: Protocol) -> float:
     """Seconds of comparing clocks: as 0.12.0 took for it, else what 0.4.0 took beside the spans."""
     run = measured_stages.run("node")
     if name in run.cases():
-        asked = protocol.calibration_seconds - run.calibration_seconds
-        return run.clocks(name, "timed") + asked
+        return run.clocks(name, "timed", protocol.calibration_seconds)
     beside = median(one.calibrate for one in launches) + protocol.calibration_seconds
     return beside + loaded("node", name)
 
@@ -1217,13 +1255,14 @@ KNOWN = {
     ),
     "from the last record to the end of the process": "the same: {ending:.2f} s",
     "clocks": (
-        "recorded with 0.12.0 where the run above has the case, median of its timed launches; of "
-        "three spans the first, in which kernels were loaded for them, is taken to be as long as the "
-        "mean of the others, as today they are compared by integer products that a build has loaded; "
-        "else with 0.4.0 on one {model} (16 host cores), beside the time over which they are "
-        "compared. Where the host makes the inputs, loading that kernel is added, for which "
-        "{first_kernel:.0f} ms are taken: the first step of `launch-latency`, which was the first "
-        "work of its process"
+        "recorded with 0.12.0 where the run above has the case, median of its timed launches, but "
+        "for the spans: each is as long as today's rule asks for by what the host left open of the "
+        "second and third one there. Kernels were loaded in the first one, and today the work is "
+        "products of integers, number by number, whose kernel builds and steps have loaded; else "
+        "with 0.4.0 on one {model} (16 host cores), "
+        "beside the time over which they are compared. In {undrawn}, which make no such product, "
+        "loading it is added, and {first_kernel:.0f} ms are taken for that: the first step of "
+        "`launch-latency`, which was the first work of its process"
     ),
     "first step of `node` and of the ONNX rows": (
         "recorded with 0.4.0, median of a case's launches"
@@ -1233,7 +1272,10 @@ KNOWN = {
         "steps in timed launches and of builds in all; of builds less the "
         "[operations](../explanation/inputs.md#many-small-tensors) that they hand to the device no "
         "more, {operation:.1f} us each, the least that one of a step took there of those that wait "
-        "for their host; and no more than on the second, slower host by 0.13.0, likewise"
+        "for their host, and less the [kinds](../explanation/inputs.md#many-small-tensors) of them "
+        "that neither build nor first step has any more, {kind:.1f} ms each, the least that a kind "
+        "took in a first step of those; and no more than on the second, slower host by 0.13.0, "
+        "likewise"
     ),
     "checks of `smoke`": (
         "medians of stages of 0.13.0 on the second, slower host; of the cases whose steps wait for "
@@ -1249,8 +1291,8 @@ KNOWN = {
     ),
     "what only untimed launches do": (
         "what their first step took longer on the first host, and their check on the second, as "
-        "other checks, less the steps that repeated inputs are compared by no more: today's rule "
-        "on steps drawn from the blocks of that host"
+        "other checks, but for the steps that repeated inputs are compared by: as many as today's "
+        "rule asks for of steps drawn from the blocks of that host, as long as the first one's"
     ),
     "inputs that a device draws (products, `memory`)": (
         "counted: all bytes that the generator's operations read and write, over the {rate:.2f} "
@@ -1359,7 +1401,8 @@ step is over (its digest and checks where they come last, and the end of its pro
 start, the build and a first step that no time counts of the other. A repeat times nothing, so the
 other begins as it begins. Of the first launch of a case only the start is beside, as nobody knows
 what memory its build takes, and {alone:.0%} of the launches begin alone, of those of `smoke`, which
-are short, {smoke_alone:.0%}. It is a rule and no measurement: how much the end of one and the build of the other slow each other was not taken apart.
+are short, {smoke_alone:.0%}. It is a rule and no measurement: how much the end of one and the build
+of the other slow each other was not taken apart.
 
 ## What the host does
 
@@ -1480,6 +1523,8 @@ def page() -> str:
         ),
         "digest": max(today_digest(name) for name in measured_stages.run("smoke").cases()),
         "first_kernel": 1e3 * first_kernel(),
+        "undrawn": ", ".join(f"`{name}`" for name in sorted(UNDRAWN)),
+        "kind": 1e3 * kind_seconds(),
         "digest_load": json.loads(DIGESTS.read_text())["load"],
     }
     known = [f"| {part} | {how.format(**figures)} |" for part, how in KNOWN.items()]

@@ -236,11 +236,20 @@ def checksum(drawn: Drawn) -> int:
 
 def weighed(bits: Bits, first: int) -> int:
     """The sum of one run of elements, from `first` on, by their bits."""
-    words = bits.astype(np.uint64).view(np.int64)
-    return int((words * weights(first, len(bits))).sum())
+    return int(weighed_runs(bits, [(first, len(bits))]).sum())
 
 
-def weights(first: int, count: int) -> NDArray[np.int64]:
-    """Weights (count,) of the elements from `first` on."""
-    index = np.arange(first, first + count, dtype=np.int64) * np.int64(STEP)
+def weighed_runs(bits: Bits, runs: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
+    """Bits of the elements of runs, one run after the other, times their weights."""
+    index = np.empty(len(bits), np.int64)
+    place = 0
+    for first, count in runs:
+        index[place : place + count] = np.arange(first, first + count)
+        place += count
+    return bits.astype(np.uint64).view(np.int64) * _weights(index)
+
+
+def _weights(index: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Weights of the elements that have these numbers."""
+    index *= np.int64(STEP)
     return ((index ^ (index >> SHIFT)) * np.int64(MIX)) | 1

@@ -25,14 +25,16 @@ def test_the_page_has_the_recorded_counts() -> None:
 
 
 @pytest.mark.usefixtures("simulated_accelerator")
-def test_builds_hand_over_as_few_operations_as_is_recorded() -> None:
+def test_builds_hand_over_as_few_operations_and_kinds_of_them_as_is_recorded() -> None:
     """Each in a process of its own, as registering the simulated device changes torch for good."""
     script = str(ROOT / "scripts" / "count_operations.py")
     command = [sys.executable, script, "--only", "smoke", *COUNTED]
     made = subprocess.run(command, capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stderr
     recorded = json.loads(count_operations.RECORDED.read_text())
-    counts = json.loads(made.stdout)
+    found = json.loads(made.stdout)
+    counts = found["counts"]
+    assert found["kinds"] == {name: recorded["kinds"]["today"][name] for name in COUNTED}
     assert counts == {name: recorded["today"]["smoke"][name] for name in COUNTED}
     for name, (operations, _) in counts.items():
         assert FEWER * operations <= recorded["before"]["smoke"][name][0], name

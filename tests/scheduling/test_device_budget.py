@@ -18,6 +18,7 @@ import repeated_inputs  # noqa: E402 - the same
 import write_device_budget as budget  # noqa: E402 - the same
 
 from appliance.scheduling.step_rates import assumed_step_seconds  # noqa: E402 - the same
+from appliance.worker import timing  # noqa: E402 - the same
 from appliance.worker.workload_loader import load_workload  # noqa: E402 - the same
 
 
@@ -102,7 +103,7 @@ def test_a_build_is_beside_another_launch_where_the_device_holds_twice_that_and_
             for case, held in (("b", later), ("a", earlier), ("b", later))
         ]
 
-    each = 1 - overlapped.ALONE
+    each = 1 - overlapped.alone(14.0)
     for earlier, later, beside in ((0.3, 0.3, 4.0), (0.4, 0.3, 0.5), (None, 0.1, 0.5)):
         seconds = overlapped.saved(launches(earlier, later), setup=0.5)
         assert seconds == pytest.approx(each * (0.5 + beside))
@@ -124,7 +125,7 @@ def test_of_two_launches_the_longer_of_an_end_and_a_start_counts() -> None:
         timed("a", 4.0, 3.0),
         timed("b", 2.0, 1.0),
     )
-    each = 1 - overlapped.ALONE
+    each = 1 - overlapped.alone(10.0)
     # A case's first launch sets its device up alone, as nobody knows what it holds.
     assert overlapped.saved([first, second, first], setup=0.5) == pytest.approx(each * (0.5 + 1.0))
     # Who reads what the untimed launch reports waits for its end.
@@ -172,11 +173,10 @@ def test_of_a_recorded_comparison_of_repeated_inputs_today_s_rule_makes_less_tha
     for host in (measured_stages.FIRST, measured_stages.SECOND):
         run = measured_stages.run("smoke", host)
         assert set(run.repeated) == {"llama"}
-        step = statistics.median(second for block in run.blocks["llama"] for second in block)
-        made = repeated_inputs.recorded_steps(run.repeated["llama"])
-        assert made == 48
-        assert made / 2 * step < repeated_inputs.fewer_seconds("llama", host) < 34 * step
-        assert repeated_inputs.fewer_seconds("bert", host) == 0.0
+        then, today = repeated_inputs.steps_then_and_today("llama", host)
+        assert then == 48
+        assert 14 < today < then / 2
+        assert repeated_inputs.steps_then_and_today("bert", host) == (0, 0.0)
 
 
 def test_an_operation_of_a_build_is_taken_for_the_least_that_one_of_a_step_takes() -> None:
@@ -195,3 +195,43 @@ def test_checks_of_the_first_host_take_no_less_of_the_second_s_than_steps_do() -
         for name in budget.HOST_BOUND
     ]
     assert max(steps) < budget.between_hosts("bert") < 1.0 == budget.between_hosts("gemm-fp32")
+
+
+def test_launches_of_a_second_begin_alone_less_often_than_longer_ones() -> None:
+    assert overlapped.alone(0.9) == 1 / 23
+    assert overlapped.alone(2.5) == overlapped.alone(35.0) == 1 / 9
+
+
+def test_clocks_are_compared_over_spans_as_long_as_the_worker_makes_them() -> None:
+    """Each span of a recorded launch, whose end comes as late as it did, by `timing`'s own rule."""
+    for one in measured_stages.run("smoke").launches:
+        for open_seconds in one.opens[1:]:
+            stopwatch = Opened(open_seconds)
+            (span, *_) = timing.compare_clocks(stopwatch.work, stopwatch, 15_000_000)
+            expected = measured_stages.span(0.005, open_seconds)
+            assert span.wall_ns == pytest.approx(1e9 * expected, rel=0.02)
+
+
+class Opened:
+    """Clocks of a host that is held up for half as long at each mark, and work of 10 us."""
+
+    def __init__(self, open_seconds: float) -> None:
+        self.at, self.held = 0, round(0.5e9 * open_seconds)
+
+    def now(self) -> int:
+        return self.at
+
+    raw = now
+
+    def synchronise(self) -> None:
+        pass
+
+    def mark(self) -> int:
+        self.at += self.held
+        return self.at
+
+    def between(self, begin: int, end: int) -> int:
+        return end - begin
+
+    def work(self) -> None:
+        self.at += 10_000

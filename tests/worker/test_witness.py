@@ -153,8 +153,8 @@ def test_a_full_device_is_watched_by_the_longest_piece_that_it_has_room_for() ->
 def test_work_that_is_made_again_and_again_leaves_its_numbers_as_they_were(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    numbers = torch.ones(2**10, dtype=torch.int64)
-    monkeypatch.setattr(torch, "ones", lambda *_, **__: numbers)
+    numbers = torch.arange(2**10)
+    monkeypatch.setattr(torch, "empty", lambda *_, **__: numbers)
     work = equal_work(torch.device("cpu"), len(numbers), times=3)
     work()
     assert numbers.tolist() == [1] * len(numbers)
@@ -166,7 +166,7 @@ def test_a_device_that_lacks_memory_for_the_first_piece_has_no_witness(
     def full(*_: object, **__: object) -> torch.Tensor:
         raise torch.OutOfMemoryError
 
-    monkeypatch.setattr(torch, "ones", full)
+    monkeypatch.setattr(torch, "empty", full)
     monkeypatch.setattr(DeviceStopwatch, "mark", lambda _: 0)
     device = torch.device("cpu")
     assert device_witness(device, DeviceStopwatch(device)) is None

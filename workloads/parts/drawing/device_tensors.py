@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, groupby
 
+import numpy as np
 import torch
 
 from appliance.generator import drawing, maps
@@ -28,6 +29,9 @@ TOGETHER = 2**18
 """Blocks of tensors that are drawn in one pass."""
 SUMMED = 2**22
 """Elements that are summed up together."""
+WEIGHED_BY_HOST = 2**19
+"""Elements that the host reads and weighs in 2 ms: four kinds of operations fewer for the device,
+each of which would have its kernel loaded."""
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """By the bytes of an element the integers that have its bits."""
 Runs = Sequence[tuple[int, int]]
@@ -192,12 +196,29 @@ def _summed_together(flats: Sequence[torch.Tensor], runs: Sequence[Runs]) -> Ite
 def _sums(flats: Sequence[torch.Tensor], runs: Sequence[Runs]) -> list[int]:
     """Those of tensors of one width."""
     pieces = [flat[at : at + n] for flat, own in zip(flats, runs, strict=True) for at, n in own]
+    of_all = [run for own in runs for run in own]
+    counts = [sum(count for _, count in own) for own in runs]
+    if sum(counts) <= WEIGHED_BY_HOST:
+        return _sums_by_host(pieces, of_all, counts)
     words = torch.cat(pieces).to(torch.int64)
     if flats[0].element_size() < 8:  # noqa: PLR2004 - bytes of 64 bits
         words.bitwise_and_((1 << (8 * flats[0].element_size())) - 1)
-    words.mul_(_weights([run for own in runs for run in own], words.device))
-    each = words.split_with_sizes([sum(count for _, count in own) for own in runs])
+    words.mul_(_weights(of_all, words.device))
+    each = words.split_with_sizes(counts)
     return [one % 2**63 for one in torch.stack([own.sum() for own in each]).tolist()]
+
+
+def _sums_by_host(pieces: Sequence[torch.Tensor], runs: Runs, counts: Sequence[int]) -> list[int]:
+    """Sums over so many elements each of the pieces, which are read from where they lie."""
+    read = torch.empty(sum(counts), dtype=pieces[0].dtype, device=pieces[0].device)
+    for place, piece in zip(
+        read.split_with_sizes([len(one) for one in pieces]), pieces, strict=True
+    ):
+        place.copy_(piece)
+    bits = read.cpu().numpy().view(f"u{read.element_size()}")
+    begins = [0, *accumulate(counts[:-1])]
+    sums = np.add.reduceat(drawing.weighed_runs(bits, runs), begins)
+    return [int(one) % 2**63 for one in sums]
 
 
 def _weights(runs: Runs, device: torch.device) -> torch.Tensor:

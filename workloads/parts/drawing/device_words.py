@@ -3,11 +3,11 @@
 Integers modulo 2**64 are the same on every device. Both products of a round are made in one tensor,
 and so are the words of several streams (`words_of`), each counter with the key of its own: handing
 an operation to a device takes a host longer than a small tensor takes the device. Operations are of
-few kinds, as the first of each has its kernel loaded. The upper half of a product is put together
-from products of halves of 32 bits with those of 31 and 33, with the sums made inside the
-multiplication (`addcmul`). Operations and bytes of a block are counted in
-docs/explanation/inputs.md. Where Triton is there and works, its kernel (`triton_words`) makes the
-words of large tensors in registers.
+few kinds, as the first of each has its kernel loaded, which takes an H100 some milliseconds. The
+upper half of a product is put together from products of halves of 32 bits with those of 31 and 33,
+with the sums made inside the multiplication (`addcmul`). Operations and bytes of a block are
+counted in docs/explanation/inputs.md. Where Triton is there and works, its kernel (`triton_words`)
+makes the words of large tensors in registers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
 
 import numpy as np
 import torch
@@ -25,6 +24,8 @@ from appliance.generator.philox import ANSWERS, MULTIPLIERS, ROUNDS, WEYL, Count
 Source = Callable[[Key, int, int, torch.device], torch.Tensor]
 """Makes words (blocks, 4) of the key's stream: of so many blocks from a block on, on a device."""
 LOW = 2**32 - 1
+COPIED = 2**18
+"""Counters that are made by the host and copied, 2 MiB."""
 _SPLIT = 31
 """Bits of a multiplier's lower half, so that it times 32 bits is below 2**63."""
 
@@ -55,18 +56,25 @@ def words_of(stretches: Sequence[Stretch], device: torch.device) -> torch.Tensor
     """
     counts = [one.num_blocks for one in stretches]
     total = sum(counts)
-    rows = [[signed(one.key[word]) for one in stretches] for word in (0, 1)]
-    counters = torch.zeros(4, total, dtype=torch.int64, device=device)
+    rows = torch.tensor([[signed(one.key[word]) for one in stretches] for word in (0, 1)])
+    counters = torch.empty(4, total, dtype=torch.int64, device=device)
+    counters.bitwise_and_(0)  # a kernel that is loaded for the rounds, and that of filling is not
     if len(stretches) == 1:
-        first = stretches[0].first_block
-        torch.arange(first, first + total, out=counters[0])
-        return rounds(counters, torch.tensor(rows).to(device))
-    begins = accumulate(counts, initial=0)
-    rows.append([one.first_block - begin for one, begin in zip(stretches, begins, strict=False)])
-    of_block = torch.from_numpy(np.repeat(np.arange(len(counts)), counts)).to(device)
-    spread = torch.tensor(rows).to(device)[:, of_block]
-    torch.add(torch.arange(total, device=device), spread[2], out=counters[0])
-    return rounds(counters, spread[:2])
+        _count(stretches[0].first_block, counters[0])
+        return rounds(counters, rows.to(device))
+    begins = np.cumsum([0, *counts[:-1]])
+    first = np.array([one.first_block for one in stretches], np.int64) - begins
+    of_block = np.repeat(np.arange(len(counts)), counts)
+    counters[0].copy_(torch.from_numpy(np.arange(total) + first[of_block]))
+    return rounds(counters, rows.to(device)[:, torch.from_numpy(of_block).to(device)])
+
+
+def _count(first: int, out: torch.Tensor) -> None:
+    """Write the integers from `first` on; few are copied, which loads no kernel."""
+    if len(out) <= COPIED:
+        out.copy_(torch.arange(first, first + len(out)))
+    else:
+        torch.arange(first, first + len(out), out=out)
 
 
 def rounds(counters: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
@@ -75,14 +83,25 @@ def rounds(counters: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
     Words 0 and 2, which are multiplied, lie together, and change their places in each round; the
     other two lie as they are wanted next: 3 and 1, then 1 and 3. So no round turns anything over.
     """
-    numbers, other = counters[0::2], torch.stack([counters[3], counters[1]])
-    orders = torch.stack([keys[1], keys[0]]), keys
+    numbers, other = counters[0::2], _rows(counters[3], counters[1])
+    orders = _rows(keys[1], keys[0]), keys
     for number in range(ROUNDS):
         factors = _factors(counters.device)[number % 2]
         upper, lower = factors.times(numbers)
         by = orders[number % 2] + factors.steps[number] if number else orders[0]
         numbers, other = upper.bitwise_xor_(other).bitwise_xor_(by), lower
-    return torch.stack([numbers[0], other[1], numbers[1], other[0]], dim=1)
+    words = torch.empty(counters.shape[1], 4, dtype=torch.int64, device=counters.device)
+    for place, row in enumerate((numbers[0], other[1], numbers[1], other[0])):
+        words[:, place].copy_(row)
+    return words
+
+
+def _rows(*rows: torch.Tensor) -> torch.Tensor:
+    """The rows in memory of their own, by copies: to stack them would load one more kernel."""
+    out = torch.empty(len(rows), *rows[0].shape, dtype=torch.int64, device=rows[0].device)
+    for place, row in enumerate(rows):
+        out[place].copy_(row)
+    return out
 
 
 @dataclass(frozen=True, kw_only=True)
