@@ -188,6 +188,25 @@ def test_an_operation_of_a_build_is_taken_for_the_least_that_one_of_a_step_takes
     assert digits.build < second.typical_of_all("digits_mlp", "build") * 1.001
 
 
+def test_a_kind_of_operation_is_taken_for_the_least_that_one_took_in_a_first_step() -> None:
+    run = measured_stages.run("smoke")
+    product = run.typical("gemm-fp32", "timed", "first_step")
+    kinds = json.loads(budget.OPERATIONS.read_text())["kinds"]
+    for name in budget.HOST_BOUND:
+        loaded = (
+            run.typical(name, "timed", "first_step")
+            - product
+            - budget._step_seconds(name, measured_stages.FIRST)
+        )
+        assert len(kinds["timed"][name]) * budget.kind_seconds() <= loaded * 1.001
+    assert (
+        budget.fewer_kinds("gemm-fp32", "timed") == budget.fewer_kinds("gemm-fp32", "before") == 4
+    )
+    assert budget.fewer_kinds("resnet50", "timed") == 0
+    # Nothing that a step uses is taken off a build: the kinds of both are counted together.
+    assert all(set(kinds["today"][name]) <= set(kinds["timed"][name]) for name in kinds["timed"])
+
+
 def test_checks_of_the_first_host_take_no_less_of_the_second_s_than_steps_do() -> None:
     steps = [
         budget._step_seconds(name, measured_stages.FIRST)
