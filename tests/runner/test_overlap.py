@@ -81,7 +81,8 @@ class Healthy(NamedTuple):
 @pytest.fixture(scope="module")
 def healthy(tmp_path_factory: pytest.TempPathFactory, marked: None) -> Healthy:
     folder = tmp_path_factory.mktemp("healthy")
-    bench = made(folder, plan(hasty(folder, launches=3)))
+    # so long are the checks beside which the next process builds and steps once
+    bench = made(folder, plan(hasty(folder, launches=3, seconds=1.0)))
     bench.run()
     return Healthy(folder, bench)
 

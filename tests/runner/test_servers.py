@@ -202,7 +202,7 @@ def servers_of(parent: int) -> set[int]:
     return {pid for pid in found if b"\0serve\0" in words_of(pid)}
 
 
-def words_of(pid: int, seconds: float = 5.0) -> bytes:
+def words_of(pid: int, seconds: float = 60.0) -> bytes:
     deadline = time.monotonic() + seconds
     while not (words := Path(f"/proc/{pid}/cmdline").read_bytes()):
         if time.monotonic() > deadline:
