@@ -72,11 +72,11 @@ def nothing_is_left(seconds: float = 120.0) -> bool:
 # ------------------------------------------------------------------ forked launches, faults
 
 FAULTS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
-    "healthy": ({}, {}, "completed", ""),
+    "healthy": ({"seconds": 0.1}, {}, "completed", ""),  # longer than its messages are late
     "abort": ({}, {}, "crashed", "SIGABRT"),
     "segfault": ({}, {}, "crashed", "SIGSEGV"),
     "raise": ({}, {}, "crashed", "RuntimeError"),
-    "hang": ({}, {"time_limit_seconds": 6.0}, "timed_out", "time_limit"),
+    "hang": ({}, {"time_limit_seconds": 12.0}, "timed_out", "time_limit"),
     "eat": ({}, {"memory_limit_bytes": 300 * MIB}, "crashed", "out_of_memory"),
     "refuse_to_allocate": ({}, {}, "crashed", "out_of_memory"),
     "chatter": ({}, {}, "completed", ""),
@@ -177,11 +177,22 @@ def test_launch_says_what_its_time_went_to(faults: Bench) -> None:
     for launch, times in (("healthy@cpu:0/0", reference), ("healthy@cpu:0/1", timed)):
         whole = faults.ended(launch).wall_ns
         assert min(times.wall_ns.values()) >= 0
-        assert 0.5 * whole < sum(times.wall_ns.values()) <= whole
+        # without the end of the process, which takes several times as long on a loaded machine
+        assert 0.5 * until_told(faults, launch) < sum(times.wall_ns.values()) <= whole
     blocks = sum(block.block_wall_ns for block in faults.of("healthy@cpu:0/1", Block))
     (warmed,) = faults.of("healthy@cpu:0/1", Warmed)
     assert timed.wall_ns["timed"] >= blocks
     assert timed.wall_ns["warm_up"] >= sum(warmed.wall_ns)
+
+
+def until_told(bench: Bench, launch: str) -> int:
+    """Nanoseconds from the start of a launch until it told what its time went to."""
+    moments = {
+        type(line.event): line.monotonic_ns
+        for line in bench.journal.lines
+        if getattr(line.event, "launch", "") == launch
+    }
+    return moments[StageTimes] - moments[LaunchStarted]
 
 
 def test_launch_that_was_killed_says_nothing_of_its_time(faults: Bench) -> None:
