@@ -112,6 +112,7 @@ def limiting(
 
     def limit() -> None:
         wait_long(has_event, f"the run of {node} has {event}")
+        time.sleep(5.0)  # a moment after the record it is ready to be ended in order
         if step is not None:
             step.append(insist("show", "step", f"{number}.0"))
         insist("update", f"JobId={number}", f"TimeLimit={minutes}")
