@@ -53,6 +53,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         os.environ["JAX_COMPILATION_CACHE_DIR"] = folder  # workers inherit it
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    # JAX writes a program in place: who reads it meanwhile says so, and compiles it
+    half_written = "ignore:Error reading persistent compilation cache entry:UserWarning"
+    config.addinivalue_line("filterwarnings", half_written)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

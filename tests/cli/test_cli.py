@@ -103,7 +103,7 @@ GIVEN = 'parameters = { dtype = "float32" }'
         ('workload = "gemm_exact"', 'workload = "gemm_exct"', ["gemm_exct", '"gemm_exact"']),
         ("small = true", "smal = true", ['unknown key "smal" of case 1', '"small"']),
         ("interim_analyses = [5, 10]", "interim_analyses = []", ['"interim_analyses" of protocol']),
-        ("time_limit_seconds = 120", "time_limit_seconds = 2", ["more than its limit of 2.0 s"]),
+        ("time_limit_seconds = 1800", "time_limit_seconds = 2", ["more than its limit of 2.0 s"]),
         (GIVEN, "parameters = { kk = 7 }", ["kk", '"k"']),
         (GIVEN, 'parameters = { k = "7" }', ['"gemm"', "k"]),
         (GIVEN, "parameters = { k = -7 }", ["k"]),

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from support.program import ROOT, TINY, bench, called
+from support.program import ROOT, TINY, bench, called, until_gone
 from support.synthetic_fleet import (
     Base,
     Changes,
@@ -294,6 +294,8 @@ def test_killed_at_any_time_it_goes_on(made: Made, collected: Path, tmp_path: Pa
             pass
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
+        # a process of its pool has the lock as well, and a moment more to live
+        until_gone(tmp_path)
         kept.append(_lines(tmp_path / "out"))
     document = collect(made, tmp_path / "out")
     total = _lines(collected) - 1
@@ -312,7 +314,7 @@ def _lines(out: Path) -> int:
 
 def _until(is_so: object, process: subprocess.Popen[bytes]) -> Iterator[None]:
     assert callable(is_so)
-    end = time.monotonic() + 120
+    end = time.monotonic() + 600
     while not is_so() and process.poll() is None and time.monotonic() < end:
         time.sleep(0.02)
         yield

@@ -66,7 +66,7 @@ def racing(engine: docker.DockerClient, image: str, run: Path, victim: Path) -> 
         detach=True,
     )
     try:
-        for _ in range(300):
+        for _ in range(6000):
             racer.reload()
             if racer.logs().startswith(b"begun") or racer.status == "exited":
                 break

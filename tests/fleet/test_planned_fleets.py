@@ -250,7 +250,7 @@ def test_kill_9_of_plan_leaves_no_campaign_and_the_next_plan_is_whole(
         ],
         cwd=ROOT,
     )
-    wait_for(lambda: any(tmp_path.glob(".unfinished-*")), "it writes")
+    wait_for(lambda: any(tmp_path.glob(".unfinished-*")), "it writes", every=0.005)
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not (tmp_path / "c").exists()

@@ -153,7 +153,7 @@ class Halted:
         """Press Ctrl-C and let it go on; what it says."""
         self.process.send_signal(signal.SIGINT)
         self.process.send_signal(signal.SIGCONT)
-        return self.process.communicate(timeout=300)[1]
+        return self.process.communicate(timeout=1500)[1]
 
 
 def halted(out: Path, num_ended: int, *words: str) -> Halted:
@@ -300,7 +300,7 @@ def test_full_disk_loses_nothing_and_the_run_goes_on(small_disk: Path) -> None:
             file.write(bytes(4096))
             file.flush()
     halt.process.send_signal(signal.SIGCONT)
-    _, stderr = halt.process.communicate(timeout=300)
+    _, stderr = halt.process.communicate(timeout=1500)
     assert halt.process.returncode == 2, stderr
     assert "--resume" in stderr
     before = (halt.folder / "journal.jsonl").read_bytes()
@@ -318,7 +318,7 @@ def test_full_disk_loses_nothing_and_the_run_goes_on(small_disk: Path) -> None:
 FAULTS = {
     # outcome, reason, and the time limit, which only what hangs shall ever meet
     "abort": ("crashed", "SIGABRT", 300),
-    "hang": ("timed_out", "", 10),
+    "hang": ("timed_out", "", 20),
     "eat": ("crashed", "out_of_memory", 300),
 }
 

@@ -14,17 +14,20 @@ import pytest
 from support.program import called, events, only_run
 from support.short_segments import short_segments, started
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 SEGMENTS = 4
-SUITE = short_segments("killed", SEGMENTS)
+SUITE = short_segments("killed", SEGMENTS, blocks=2, block_seconds=2.0)
 KILLED_AT = ("launch_started", "warmed", "block")
-"""Records of the first, the second and the third segment, after which everything is killed."""
+"""Records of the first, the second and the third segment, after which everything is killed.
+
+Behind each of them come seconds of a block, so that no segment ends meanwhile.
+"""
 
 
 def kill_after(running: subprocess.Popen[bytes], out: Path, kind: str, segment: int) -> None:
     """Kill the whole tree once the journal has this record of this segment."""
-    deadline = time.monotonic() + 240
+    deadline = time.monotonic() + 900
     while time.monotonic() < deadline and running.poll() is None:
         if any(has(run, kind, segment) for run in out.glob("2*")):
             break

@@ -15,7 +15,7 @@ needs_device = pytest.mark.usefixtures("simulated_accelerator")
 
 @needs_device
 @pytest.mark.parametrize("name", LIES)
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_lie_gets_its_ruling(name: str, tmp_path: Path) -> None:
     lie = LIES[name]
     judged = verdict_of_lie(lie, tmp_path)

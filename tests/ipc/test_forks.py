@@ -6,13 +6,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from support.program import ROOT
 
 from appliance.ipc.processes import table
 
-SECONDS = 60.0  # longer than the slowest machine needs
+SECONDS = 600.0  # longer than the slowest machine needs
 RANK = """
 import os, signal, subprocess, sys, time
 from appliance.ipc.forks import RankForks
@@ -83,12 +84,13 @@ def test_proxy_ends_as_its_rank_which_has_its_environment_and_streams(
     assert lines == [" ".join(map(str, statuses)), "rank 0 no", "rank 1 no"]
 
 
-def test_rank_ends_with_its_proxy() -> None:
+def test_rank_ends_with_its_proxy(tmp_path: Path) -> None:
+    said = str(tmp_path / "said")  # there once the rank has told its number
     lines = printed(
         RANK,
         count=1,
-        act="os.write(1, f'pid {os.getpid()}\\n'.encode()); time.sleep(600)",
-        meanwhile="if forks._proxies: time.sleep(0.5); proxies[0].terminate()",
+        act=f"os.write(1, f'pid {{os.getpid()}}\\n'.encode()); os.mkdir({said!r}); time.sleep(600)",
+        meanwhile=f"if os.path.isdir({said!r}): proxies[0].terminate()",
     )
     pid = next(int(line.removeprefix("pid ")) for line in lines if line.startswith("pid "))
     assert str(-signal.SIGTERM) in lines

@@ -320,14 +320,17 @@ def test_a_running_process_is_foreign_unless_it_is_ours() -> None:
     wait = [sys.executable, "-c", "import time; time.sleep(600)"]
     with subprocess.Popen(spin) as busy, subprocess.Popen(wait) as idle:
         try:
-            before = conditions.observe(Tree(), own=idle.pid)
-            time.sleep(0.5)
-            after = conditions.observe(Tree(), own=idle.pid)
+            before = after = conditions.observe(Tree(), own=idle.pid)
+            key = next(key for key in before.processes if key[0] == busy.pid)
+            end = time.monotonic() + 300  # others may have the processors for a while
+            while after.processes[key].seconds <= before.processes[key].seconds:
+                assert time.monotonic() < end
+                time.sleep(0.1)
+                after = conditions.observe(Tree(), own=idle.pid)
             ours = conditions.observe(Tree())
         finally:
             busy.kill()
             idle.kill()
-    key = next(key for key in after.processes if key[0] == busy.pid)
     assert after.processes[key].seconds > before.processes[key].seconds
     assert busy.pid in ours.own
     assert busy.pid not in after.own

@@ -188,7 +188,7 @@ def hog(tmp_path: Path) -> Iterator[str]:
 def test_program_that_computes_beside_us_is_seen_by_name(hog: str) -> None:
     """How much of a machine that others load it gets is not asserted."""
     before = conditions.observe(Tree())
-    for _ in range(40):
+    for _ in range(600):
         time.sleep(0.1)
         others = conditions.foreign_processes(before, conditions.observe(Tree()))
         if hog in [one.name for one in others]:

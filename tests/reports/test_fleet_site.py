@@ -417,7 +417,7 @@ def test_browser_finds_nodes_and_sorts_tables_from_a_file(site: Path, tmp_path: 
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     page.unlink()
     assert f'href="nodes/{node_name(42)}.html"' in done.stdout

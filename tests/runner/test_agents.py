@@ -24,7 +24,7 @@ from appliance.worker.torchrun import _failure
 
 MARK = f"BENCH_TEST_MARK={uuid.uuid4().hex}"
 LIMIT = 300.0  # seconds; longer than the slowest machine needs
-SHORT_LIMIT = 60.0  # where one rank waits a third of it for another that does not go on
+SHORT_LIMIT = 90.0  # where one rank waits a third of it for another that does not go on
 PEER_EXIT = 20.0
 """Instead of a minute, which the agent of the rank that stays would be waited for."""
 HEALTHY = ("none-4",)

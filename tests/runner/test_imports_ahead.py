@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,13 @@ def begun(work: Path) -> tuple[Launcher, Case, str, int]:
     launch = Launch(id=f"{one.id}/0", case=one.id, number=0, is_timed=False)
     launcher.import_ahead(launch, one, work / "stdout", work / "stderr")
     return launcher, one, launch.id, launcher.waiting[launch.id].pid
+
+
+def command(pid: int) -> bytes:
+    """Words of a process; none of one that has ended meanwhile."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
 
 
 def test_launch_is_made_by_the_process_that_imported_for_it(listener: Listener, work: Path) -> None:
@@ -108,8 +116,8 @@ def test_fresh_repeats_import_beside_untimed_launches(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "run", whole)
 
     def look(launch: Launch) -> None:
-        commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in bearers(str(tmp_path))]
-        beside[launch.id] = sum(b"\0launch\0" in command for command in commands)
+        commands = [command(pid) for pid in bearers(str(tmp_path))]
+        beside[launch.id] = sum(b"\0launch\0" in words for words in commands)
 
     bench.run(Seen(look))
     order = [event.launch for event in bench.events if isinstance(event, LaunchStarted)]

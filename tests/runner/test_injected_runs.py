@@ -19,7 +19,7 @@ from support.program import WITH_FAULTS, bench
 
 import workloads.injected
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 ROOT = Path(__file__).parents[2]
 PRODUCT = {"m": 64, "n": 64, "k": 512}
@@ -29,7 +29,7 @@ schema = "bench/suite/2"
 name = "injected"
 version = 1
 summary = "Every injector once"
-time_limit_seconds = 600
+time_limit_seconds = 3600
 
 [protocol]
 mode = "forked"
@@ -152,7 +152,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     suite, out = folder / "injected.toml", folder / "out"
     suite.write_text(HEAD + "".join(_case(name, one) for name, one in INJECTIONS.items()))
     words = ["run", "--suite", str(suite), "--vendor", "cpu", "--out", str(out), "--json"]
-    done = bench(*words, env=WITH_FAULTS, timeout=1700)
+    done = bench(*words, env=WITH_FAULTS, timeout=3400)
     assert "Traceback" not in done.stderr, done.stderr
     assert done.stdout, done.stderr
     bundle = Path(json.loads(done.stdout)["folder"])

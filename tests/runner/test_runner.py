@@ -13,6 +13,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +72,11 @@ def nothing_is_left(seconds: float = 120.0) -> bool:
 # ------------------------------------------------------------------ forked launches, faults
 
 FAULTS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
-    "healthy": ({}, {}, "completed", ""),
+    "healthy": ({"seconds": 0.1}, {}, "completed", ""),  # longer than its messages are late
     "abort": ({}, {}, "crashed", "SIGABRT"),
     "segfault": ({}, {}, "crashed", "SIGSEGV"),
     "raise": ({}, {}, "crashed", "RuntimeError"),
-    "hang": ({}, {"time_limit_seconds": 6.0}, "timed_out", "time_limit"),
+    "hang": ({}, {"time_limit_seconds": 12.0}, "timed_out", "time_limit"),
     "eat": ({}, {"memory_limit_bytes": 300 * MIB}, "crashed", "out_of_memory"),
     "refuse_to_allocate": ({}, {}, "crashed", "out_of_memory"),
     "chatter": ({}, {}, "completed", ""),
@@ -134,7 +135,10 @@ def _shout_at_the_socket(launch: Launch) -> None:
 
 def _own_sockets() -> set[str]:
     """Names on which this process listens, and no other run beside it."""
-    own = {str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}
+    own = set()
+    for path in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # a thread that hashes closes its files meanwhile
+            own.add(str(path.readlink()))
     rows = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()]
     named = [(inode, name) for *_, inode, name in rows if name.startswith("@bench-")]
     return {name for inode, name in named if f"socket:[{inode}]" in own}
@@ -173,11 +177,22 @@ def test_launch_says_what_its_time_went_to(faults: Bench) -> None:
     for launch, times in (("healthy@cpu:0/0", reference), ("healthy@cpu:0/1", timed)):
         whole = faults.ended(launch).wall_ns
         assert min(times.wall_ns.values()) >= 0
-        assert 0.5 * whole < sum(times.wall_ns.values()) <= whole
+        # without the end of the process, which takes several times as long on a loaded machine
+        assert 0.5 * until_told(faults, launch) < sum(times.wall_ns.values()) <= whole
     blocks = sum(block.block_wall_ns for block in faults.of("healthy@cpu:0/1", Block))
     (warmed,) = faults.of("healthy@cpu:0/1", Warmed)
     assert timed.wall_ns["timed"] >= blocks
     assert timed.wall_ns["warm_up"] >= sum(warmed.wall_ns)
+
+
+def until_told(bench: Bench, launch: str) -> int:
+    """Nanoseconds from the start of a launch until it told what its time went to."""
+    moments = {
+        type(line.event): line.monotonic_ns
+        for line in bench.journal.lines
+        if getattr(line.event, "launch", "") == launch
+    }
+    return moments[StageTimes] - moments[LaunchStarted]
 
 
 def test_launch_that_was_killed_says_nothing_of_its_time(faults: Bench) -> None:
@@ -477,9 +492,11 @@ def test_signal_ends_the_launch_and_the_run_goes_on_later(tmp_path: Path) -> Non
     [("forked", "SIGINT", 0.0), ("forked", "SIGTERM", 0.0), ("fresh", "SIGTERM", 0.3)],
 )
 def test_signal_to_every_process_of_a_job_is_no_crash_of_its_launch(
-    tmp_path: Path, mode: Any, number: str, seconds: float
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Any, number: str, seconds: float
 ) -> None:
     """As Slurm ends a job: the launch gets it too, and the runner perhaps `seconds` later."""
+    # on a loaded machine the thread below has no processor for a while
+    monkeypatch.setattr(supervisor, "SAME_SIGNAL_SECONDS", 60.0)
     fault = {"fault": "leave_a_child_and_hang", "at": 2}
     one = case("one", parameters=fault, launches=1, checked_launch=1)
     bench = Bench(tmp_path / "run", plan(one, mode=mode, interim_analyses=(1,)))
@@ -488,7 +505,8 @@ def test_signal_to_every_process_of_a_job_is_no_crash_of_its_launch(
         while not (tmp_path / "work" / "artifacts" / "grandchild").exists():
             time.sleep(0.05)
         for pid in bearers(MARK):
-            os.kill(pid, signal.Signals[number])
+            with suppress(ProcessLookupError):  # one ends with another that has got it
+                os.kill(pid, signal.Signals[number])
         time.sleep(seconds)
         os.kill(os.getpid(), signal.Signals[number])
 

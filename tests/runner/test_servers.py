@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -202,12 +203,14 @@ def servers_of(parent: int) -> set[int]:
     return {pid for pid in found if b"\0serve\0" in words_of(pid)}
 
 
-def words_of(pid: int, seconds: float = 5.0) -> bytes:
-    deadline = time.monotonic() + seconds
-    while not (words := Path(f"/proc/{pid}/cmdline").read_bytes()):
-        if time.monotonic() > deadline:
-            break
-        time.sleep(0.001)
+def words_of(pid: int, seconds: float = 60.0) -> bytes:
+    """None of a process that has ended meanwhile."""
+    deadline, words = time.monotonic() + seconds, b""
+    with suppress(OSError):
+        while not (words := Path(f"/proc/{pid}/cmdline").read_bytes()):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.001)
     return words
 
 
@@ -337,11 +340,8 @@ def test_one_new_server_takes_the_place_of_one_that_died_between_two_launches(
             servers.extend(
                 pid
                 for pid, entry in processes.table().items()
-                if entry.parent == os.getpid() and b"\0serve\0" in command(pid)
+                if entry.parent == os.getpid() and b"\0serve\0" in words_of(pid, seconds=0.0)
             )
-
-    def command(pid: int) -> bytes:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
 
     bench = Bench(tmp_path / "run", plan(case("one"), case("two"), case("three")))
     bench.run(Noting(end_the_server))

@@ -27,14 +27,14 @@ from appliance.runner import describing
 from appliance.vendors import registry
 from appliance.verification.run_checks import check_conduct
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 HEAD = """
 schema = "bench/suite/2"
 name = "lacking"
 version = 1
 summary = "Workloads that lack something"
-time_limit_seconds = 600
+time_limit_seconds = 3600
 
 [protocol]
 mode = "forked"

@@ -6,6 +6,7 @@ import os
 import signal
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -168,13 +169,26 @@ def test_only_a_record_of_the_bundle_allows_it(chain: Chain) -> None:
             check_standbys(bench.plan, a_node(), records, bench.journal.lines)
 
 
+def process_of(launch: str) -> int:
+    """The process of a launch, by the name of its output: numbers of processes begin anew."""
+    number = launch.rpartition("/")[2]
+    (pid,) = (pid for pid in bearers(MARK) if output_of(pid).split(".")[-2:-1] == [number])
+    return pid
+
+
+def output_of(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/fd/1").readlink().name
+    return ""
+
+
 def at_idle(bench: Bench, act: signal.Signals, pid: int = 0) -> None:
     """Send a signal once the first process stands by: to it, or to another process."""
     sent: list[int] = []
 
     def note(line: Line) -> None:
         if isinstance(line.event, AheadIdle) and not sent:
-            sent.append(pid or max(bearers(MARK)))
+            sent.append(pid or process_of(line.event.launch))
             os.kill(sent[0], act)
 
     bench.journal.follow(note)

@@ -19,6 +19,8 @@ from appliance.storage.journal import Clock
 from appliance.verification.run_checks import check_conduct
 
 HOUR_NS = 3600 * 10**9
+MINUTES = 30
+"""Of a run; more than the slowest machine needs for all that is planned."""
 QUICK, OPEN, WAITING = "quick@cpu:0", "open@cpu:0", "waiting@cpu:0"
 
 
@@ -47,7 +49,7 @@ def row(name: str, launches: int | None, *, most: int, waits: int = 0) -> Schedu
 
 
 def scheduled() -> Plan:
-    """Two cases of 2 launches that may become 4, and a row that waits, within a minute."""
+    """Two cases of 2 launches that may become 4, and a row that waits, within half an hour."""
     made = plan(
         case("quick", launches=4, assured=2, checked_launch=1),
         case("open", launches=4, assured=2, checked_launch=1),
@@ -55,7 +57,7 @@ def scheduled() -> Plan:
         interim_analyses=(2, 4),
     )
     rows = (row("quick", 2, most=4), row("open", 2, most=4), row("waiting", None, most=1, waits=1))
-    return replace(made, schedule=Schedule(minutes=1, rows=rows))
+    return replace(made, schedule=Schedule(minutes=MINUTES, rows=rows))
 
 
 def a_bench(folder: Path, clock: Clock | None = None) -> Bench:
@@ -137,7 +139,7 @@ def test_without_time_left_nothing_more_is_made_and_the_row_that_waited_is_not_c
     completion = {one.case: one for one in verdict.rulings if one.criterion == "completion"}
     assert completion[OPEN].ruling == "pass"
     assert completion[WAITING].reason == "coverage"
-    assert completion[WAITING].explanation == "the 1 min of the run left no time for it"
+    assert completion[WAITING].explanation == f"the {MINUTES} min of the run left no time for it"
     assert "so nothing is shown of them: waiting." in verdict.scope
     assert verdict.verdict == "INCONCLUSIVE"
 
@@ -149,7 +151,7 @@ def test_a_row_whose_assumed_step_takes_an_hour_leaves_the_others_theirs(tmp_pat
         replace(one, is_estimated=True, is_assumed=True) if one.name == "open" else one
         for one in made_plan.schedule.rows
     )
-    whole = replace(made_plan, schedule=Schedule(minutes=1, rows=rows))
+    whole = replace(made_plan, schedule=Schedule(minutes=MINUTES, rows=rows))
     slow: list[str] = []
 
     def monotonic_ns() -> int:

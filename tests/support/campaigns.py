@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from pathlib import Path
 
 from support.program import TINY, called
+from support.slurm import SECONDS
 
 LAUNCHES = ("interim_analyses = [5, 10]", "interim_analyses = [1]")
 """What the suite of the tests has, and what is enough for a verdict on function alone."""
@@ -65,5 +67,12 @@ def answer(verb: str, campaign: Path, keys: Path, *words: str) -> dict[str, obje
 
 
 def nodes(campaign: Path, keys: Path) -> dict[str, dict[str, object]]:
-    """Every node's state by its name."""
-    return {one["name"]: one for one in answer("status", campaign, keys)["nodes"]}
+    """Every node's state by its name, once the scheduler has said what it knows of them.
+
+    Without its answer a node whose job runs would be taken for one that is due.
+    """
+    end = time.monotonic() + SECONDS
+    while (found := answer("status", campaign, keys))["scheduler"]:
+        assert time.monotonic() < end, found["scheduler"]
+        time.sleep(0.5)
+    return {one["name"]: one for one in found["nodes"]}

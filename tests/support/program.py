@@ -7,10 +7,12 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from appliance.cli import main
@@ -91,6 +93,20 @@ def start(*words: str, cwd: Path = ROOT) -> subprocess.Popen[str]:
         stdin=subprocess.DEVNULL,
         text=True,
     )
+
+
+def until_gone(folder: Path, seconds: float = 300.0) -> None:
+    """Wait for the end of what a killed process began: all that has a folder among its words."""
+    end = time.monotonic() + seconds
+    while left := [one for one in psutil.process_iter() if _names(one, folder)]:
+        assert time.monotonic() < end, left
+        time.sleep(0.02)
+
+
+def _names(process: psutil.Process, folder: Path) -> bool:
+    with suppress(psutil.Error):
+        return str(folder) in " ".join(process.cmdline())
+    return False
 
 
 def only_run(out: Path) -> Path:

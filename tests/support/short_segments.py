@@ -12,6 +12,7 @@ def short_segments(
     name: str,
     launches: int,
     *,
+    blocks: int = 1,
     block_seconds: float = 3.0,
     seconds: tuple[int, int] = (10, 5),
     memory_gib: int = 4,
@@ -30,7 +31,7 @@ mode = "fresh"
 calibration_seconds = 0.03
 warmup_steps = 0
 warmup_seconds = 0.0
-blocks = 1
+blocks = {blocks}
 block_steps = 3
 block_seconds = {block_seconds}
 interim_analyses = [{launches}]

@@ -95,7 +95,7 @@ schema = "bench/suite/2"
 name = "lying"
 version = 1
 summary = "One case on an accelerator that may lie"
-time_limit_seconds = 300
+time_limit_seconds = 3600
 variants = false
 
 [protocol]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -35,8 +36,10 @@ TOOLS = (
 NODES = ("n1", "n2", "n3", "n4")
 APART, LIMITED = "n5", "n6"
 """Two more nodes, for jobs that take long and hinder nobody; the second has accelerators."""
-SECONDS = 90.0
+SECONDS = 300.0
+"""Longer than the slowest machine needs for anything that is waited for."""
 STEP = "slurmstepd"
+PORTS = range(20_000, 32_000)
 SBIN = "/usr/sbin:/sbin"
 PATH = f"{os.environ.get('PATH', '')}{os.pathsep}{SBIN}"
 CONFIGURATION = """\
@@ -61,9 +64,9 @@ MpiDefault=none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 ReturnToService=2
-SlurmdTimeout=15
+SlurmdTimeout=30
 MessageTimeout=8
-KillWait=2
+KillWait=30
 MinJobAge=300
 SchedulerParameters=bf_interval=1,sched_interval=2,defer
 GresTypes=gpu
@@ -246,10 +249,22 @@ def _start_munge(made: Cluster) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of this machine that nobody listens on."""
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
+    """Ports of this machine that nobody listens on.
+
+    Below those that the kernel gives to whoever asks for any: one of these could be somebody's
+    before the daemon has it.
+    """
+    sockets: list[socket.socket] = []
+    for port in random.sample(PORTS, len(PORTS)):
+        one = socket.socket()
+        try:
+            one.bind(("", port))
+        except OSError:
+            one.close()
+            continue
+        sockets.append(one)
+        if len(sockets) == count:
+            break
     ports = [one.getsockname()[1] for one in sockets]
     for one in sockets:
         one.close()

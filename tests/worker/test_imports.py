@@ -40,7 +40,7 @@ def reported(code: str, output: bytes = b"") -> set[str]:
         input=output,
         check=True,
         stdout=subprocess.PIPE,
-        timeout=300,
+        timeout=1500,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     return set(done.stdout.decode().splitlines()[-1].split())

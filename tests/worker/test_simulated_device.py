@@ -23,7 +23,7 @@ def errors(simulated_accelerator: None) -> dict[str, str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=1500,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

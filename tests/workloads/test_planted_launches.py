@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.planted_launches import planted
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1800)
 
 
 def test_every_fault_of_a_launch_is_counted_and_fails(tmp_path: Path) -> None:
