@@ -6,7 +6,8 @@ the decoder learns of its own text, and further with what it reads in the source
 off, so that float64 can follow; it takes the sides of the rectifiers that the device took
 (`parts/training`). The checks of `parts/training` recompute the step: a source that is not
 read, a shifted target, a wrong bias of relative positions, a product in a lower precision and
-a weight that the optimiser missed would each be seen.
+a weight that the optimiser missed would each be seen. A step of more operations than a host
+follows in 20 s is sampled, as at full size.
 
 The bounds allow four times what was measured; gradients err by more as the loss falls. The library
 takes the means of its normalisations in float32, in float64 too.
@@ -24,6 +25,7 @@ from transformers import T5Config, T5ForConditionalGeneration
 from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
+from workloads.parts.auditing.sampling import Plan, Sampling, beyond, never
 from workloads.parts.datasets.text import FIRST_ORDINARY, Language, dictionary, translated_text
 from workloads.parts.drawing.drawn import Drawer
 from workloads.parts.drawing.initial_weights import initialized
@@ -86,6 +88,13 @@ class T5(Supervised):
         shape = (self.count, self.length)
         flops = count_training_flops(self.model, {"input_ids": shape, "labels": shape})
         return Work(units=self.count, unit="sequences", flops=flops, precision=self.dtype)
+
+    def sampling(self, seed: int) -> Plan:
+        """All inputs share the bias of relative positions, of which there are `length`."""
+        if self.length == self.count:
+            return never  # a first dimension of that size could be either's
+        sampled = Sampling(seed=seed, batch=self.count, whole=(self.length,))
+        return beyond("products", lambda: self.work().flops, sampled)
 
     def model(self) -> T5ForConditionalGeneration:
         return T5ForConditionalGeneration(

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from support.planted_faults import Sent, on_device, outside, wrong
+from transformers.models.t5.modeling_t5 import T5LayerNorm
 
 from appliance.records.journal import UNJUDGED_FOR_MEMORY, Check
 from appliance.scheduling import references
@@ -36,8 +37,9 @@ ROWS = (
     "vjepa",
     "diffusion",
     "whisper",
+    "t5",
 )
-SEVERAL = {"bert": "float16", "vjepa": "bfloat16"}
+SEVERAL = {"bert": "float16", "vjepa": "bfloat16", "t5": "bfloat16"}
 
 
 @pytest.fixture(autouse=True)
@@ -162,15 +164,19 @@ def test_healthy_step_passes_and_keeps_its_state(name: str, dtype: str, tmp_path
     assert all(output.gradients[name] is w.grad for name, w in state.trained.items())
 
 
-def test_wrong_layer_is_found_in_every_step_whichever_it_is(tmp_path: Path) -> None:
-    row, state = built("bert", tmp_path)
+@pytest.mark.parametrize(("name", "every"), [("bert", 2), ("t5", 5)])
+def test_wrong_layer_is_found_in_every_step_whichever_it_is(
+    name: str, every: int, tmp_path: Path
+) -> None:
+    row, state = built(name, tmp_path)
+    kinds = (torch.nn.Linear, torch.nn.LayerNorm, torch.nn.Embedding, T5LayerNorm)
     layers = [
         (path, module)
         for path, module in state.model.named_modules()
-        if isinstance(module, torch.nn.Linear | torch.nn.LayerNorm | torch.nn.Embedding)
+        if isinstance(module, kinds) and path != "shared"  # which is called by other names
     ]
     assert len(layers) > 20
-    for path, module in layers[::2]:
+    for path, module in layers[::every]:
         result = judged(row, state, wrong(module, lambda made: made * 1.001))
         assert OUTPUTS in outside(result), path
         assert AGAIN not in outside(result)  # the device is wrong alike when it runs the step again
@@ -205,6 +211,37 @@ def test_wrong_gradient_of_an_activation_is_found(tmp_path: Path) -> None:
     result = judged(row, state, wrong(module, apply))
     assert GRADIENTS in outside(result)
     assert OUTPUTS not in outside(result)
+
+
+def test_wrong_bias_of_relative_positions_is_found_although_it_has_no_inputs(
+    tmp_path: Path,
+) -> None:
+    """One place of `length` by `length` is wrong, for all inputs."""
+    row, state = built("t5", tmp_path)
+    assert row.length % row.count == 0  # so it might be taken for rows of the batch
+    path = "decoder.block.0.layer.0.SelfAttention.relative_attention_bias"
+    module = state.model.get_submodule(path)
+
+    def spoil(made: torch.Tensor) -> torch.Tensor:
+        other = made.clone()
+        other[-1, 0] += 0.1
+        return other
+
+    result = judged(row, state, wrong(module, spoil))
+    assert OUTPUTS in outside(result)
+    register: Any = module.weight.register_hook  # untyped in torch
+    handle = register(lambda gradient: gradient * 1.001)
+    assert WEIGHTS in outside(judged(row, state))
+    handle.remove()
+    assert not outside(judged(row, state))
+
+
+def test_inputs_that_are_as_many_as_places_are_followed_whole(tmp_path: Path) -> None:
+    row, state = built("t5", tmp_path, length=8)
+    assert row.length == row.count
+    checks = judged(row, state)
+    assert WHOLE in checks
+    assert OUTPUTS not in checks
 
 
 @pytest.mark.parametrize(("name", "every"), [("bert", 4), ("convnext_large", 60)])

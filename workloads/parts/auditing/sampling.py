@@ -24,7 +24,8 @@ MOST_OPERATIONS: dict[Kind, float] = {
 class Sampling:
     """How a step is sampled: `inputs` of its batch of `batch` are drawn by `seed` and step.
 
-    `counted`: sizes of first dimensions that count rows of their own and not the batch.
+    `counted`: sizes of first dimensions that count rows of their own and not the batch; `whole`:
+    those of what all inputs share, of which nothing is drawn.
     `replayed`: the share of modules, drawn by seed and step, whose own part is followed, of which
     attention is the longest; layers always are. The others are roundings of the dtype that a
     healthy call may be off; where `tries_roundings`, beside what they cost that call.
@@ -34,6 +35,7 @@ class Sampling:
     batch: int
     inputs: int = 1
     counted: tuple[int, ...] = ()
+    whole: tuple[int, ...] = ()
     replayed: float = 1.0
     outputs: float = 4.0
     gradients: float = 12.0

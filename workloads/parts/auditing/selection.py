@@ -18,16 +18,21 @@ CHANNELS = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """The drawn inputs of a batch of `batch`; `counted` are sizes that count rows of their own."""
+    """The drawn inputs of a batch of `batch`; `counted` are sizes that count rows of their own.
+
+    `whole` are sizes of what all inputs share, although they may be multiples of the batch.
+    """
 
     batch: int
     drawn: tuple[int, ...]
     counted: tuple[int, ...] = ()
+    whole: tuple[int, ...] = ()
 
     def has(self, tensor: torch.Tensor) -> bool:
         """Whether the tensor has rows that belong to inputs of the batch."""
         size = len(tensor) if tensor.dim() else 0
-        return size in self.counted or (size > 0 and size % self.batch == 0)
+        is_of_batch = size > 0 and size % self.batch == 0 and size not in self.whole
+        return size in self.counted or is_of_batch
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor:
         """The rows that belong to the drawn inputs; all of a tensor that has no such rows."""
@@ -45,10 +50,17 @@ class Rows:
         return len(self.drawn) / self.batch
 
 
-def draw_rows(seed: int, batch: int, count: int, counted: tuple[int, ...] = ()) -> Rows:
+def draw_rows(
+    seed: int,
+    batch: int,
+    count: int,
+    counted: tuple[int, ...] = (),
+    whole: tuple[int, ...] = (),
+) -> Rows:
     """Draw `count` inputs of a batch, or all of a smaller one."""
     order = torch.randperm(batch, generator=_generator(seed, "rows"))
-    return Rows(batch=batch, drawn=tuple(sorted(order[:count].tolist())), counted=counted)
+    drawn = tuple(sorted(order[:count].tolist()))
+    return Rows(batch=batch, drawn=drawn, counted=counted, whole=whole)
 
 
 def draw_channels(seed: int, name: str, number: int, count: int = CHANNELS) -> torch.Tensor:

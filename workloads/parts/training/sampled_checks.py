@@ -89,7 +89,7 @@ def check_sampled(
     before: Before, state: Training, plan: Sampling, output: Trained
 ) -> Iterator[Check]:
     """Run the step again with its modules watched; leave the state as it was."""
-    rows = draw_rows(plan.seed + before.number, plan.batch, plan.inputs, plan.counted)
+    rows = draw_rows(plan.seed + before.number, plan.batch, plan.inputs, plan.counted, plan.whole)
 
     def again() -> Watched:
         restore(before, state.model)
