@@ -400,8 +400,10 @@ class LaunchCourse:
             if index == 0:
                 self.witnesses.append(self.machine.make_witness())
             (witness,) = self.witnesses
-            if witness is not None and (index == 0 or self.spec.ranks == 1):
-                train = witness.look(self.machine.stopwatch)
+            if witness is None or (index and self.spec.ranks > 1):
+                return
+            train = witness.look(self.machine.stopwatch)
+            if train is not None:
                 self._send(Witnessed, index=index, piece_ns=train.piece_ns, issue_ns=train.issue_ns)
 
     def _warm_up(self, state: Any) -> tuple[int, ...]:

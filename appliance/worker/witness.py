@@ -13,7 +13,7 @@ it hands over work leaves gaps, too. So the whole of that is measured, and recor
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from appliance.worker.timing import Stopwatch
@@ -25,6 +25,7 @@ COUNTS = (2**16, 2**18, 2**20, 2**22, 2**23, 2**24)
 room."""
 TRAIN_NS = 10_000_000
 LEAST_PIECES, MOST_PIECES = 16, 256
+MakePiece = Callable[[int], Callable[[], object] | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,18 +38,26 @@ class Train:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Witness:
-    """`work` is one piece, of which `pieces` make a train."""
+    """A train of `pieces`, each on so many numbers as `count`, that `make_piece` makes work on.
 
-    work: Callable[[], object]
+    Its memory is taken for each look anew: a device that its steps fill has none to spare between.
+    """
+
+    make_piece: MakePiece
+    count: int
     pieces: int
 
-    def look(self, stopwatch: Stopwatch) -> Train:
-        """Run the train once on a device that has nothing else to do."""
+    def look(self, stopwatch: Stopwatch) -> Train | None:
+        """Run the train once on a device that has nothing else to do; None where it has no room."""
+        work = self.make_piece(self.count)
+        if work is None:
+            return None
+        work()  # the first call may choose a kernel
         stopwatch.synchronise()
         begin = stopwatch.now()
         marks = [stopwatch.mark()]
         for _ in range(self.pieces):
-            self.work()
+            work()
             marks.append(stopwatch.mark())
         issue_ns = stopwatch.now() - begin
         stopwatch.synchronise()
@@ -56,9 +65,7 @@ class Witness:
         return Train(piece_ns=tuple(stopwatch.between(*pair) for pair in pairs), issue_ns=issue_ns)
 
 
-def make_witness(
-    make_piece: Callable[[int], Callable[[], object] | None], stopwatch: Stopwatch
-) -> Witness | None:
+def make_witness(make_piece: MakePiece, stopwatch: Stopwatch) -> Witness | None:
     """A witness for this device; None where it has no clock, or one that stands still, or no room.
 
     `make_piece` makes work on so many numbers, None where the device has no room for them.
@@ -67,16 +74,16 @@ def make_witness(
         return None
     longest: Witness | None = None
     for count in COUNTS:
-        work = make_piece(count)
-        if work is None:
+        tried = Witness(make_piece=make_piece, count=count, pieces=LEAST_PIECES)
+        train = tried.look(stopwatch)
+        if train is None:
             break
-        work()  # the first call may choose a kernel
-        pieces_ns = Witness(work=work, pieces=LEAST_PIECES).look(stopwatch).piece_ns
-        if not any(pieces_ns):
+        if not any(train.piece_ns):
             return None  # by such a clock no work is long enough, and ever more would be made
-        took = min(pieces_ns)
-        pieces = min(MOST_PIECES, max(LEAST_PIECES, TRAIN_NS // max(1, took)))
-        longest = Witness(work=work, pieces=pieces)
+        took = min(train.piece_ns)
+        longest = replace(
+            tried, pieces=min(MOST_PIECES, max(LEAST_PIECES, TRAIN_NS // max(1, took)))
+        )
         if took >= LEAST_PIECE_NS:
             break
     return longest

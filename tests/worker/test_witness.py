@@ -1,6 +1,9 @@
 """The witness of a device's other users: gaps of slices, none of a quiet device or a slow host."""
 
+import gc
+import weakref
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -79,16 +82,19 @@ def share(train: Train) -> float | None:
 
 
 def looked(device: Device) -> float | None:
-    witness = make_witness(device.piece, device)
+    return share(train_of(make_witness(device.piece, device), device))
+
+
+def train_of(witness: Witness | None, device: Device) -> Train:
     assert witness is not None
-    return share(witness.look(device))
+    train = witness.look(device)
+    assert train is not None
+    return train
 
 
 def test_a_train_is_long_enough_to_show_slices_and_short_enough_to_cost_nothing() -> None:
     device = Device()
-    witness = make_witness(device.piece, device)
-    assert witness is not None
-    train = witness.look(device)
+    train = train_of(make_witness(device.piece, device), device)
     assert 5_000_000 < sum(train.piece_ns) < 15_000_000
     assert len(train.piece_ns) <= MOST_PIECES
 
@@ -114,9 +120,8 @@ def test_a_host_that_is_held_up_while_it_hands_over_leaves_no_gap(at: int) -> No
 
 def test_a_train_whose_pieces_are_shorter_than_their_handing_over_says_nothing() -> None:
     device = Device()
-    work = device.piece(2**16)
-    assert work is not None
-    assert share(Witness(work=work, pieces=100).look(device)) is None
+    witness = Witness(make_piece=device.piece, count=2**16, pieces=100)
+    assert share(train_of(witness, device)) is None
 
 
 def test_processors_have_no_witness() -> None:
@@ -137,17 +142,40 @@ def test_a_clock_that_stands_still_gives_no_witness_and_costs_no_work() -> None:
 
 def test_a_full_device_is_watched_by_the_longest_piece_that_it_has_room_for() -> None:
     device = Device(room=2**18)
-    made: list[Callable[[], object] | None] = []
-
-    def piece(count: int) -> Callable[[], object] | None:
-        made.append(device.piece(count))
-        return made[-1]
-
-    witness = make_witness(piece, device)
+    witness = make_witness(device.piece, device)
     assert witness is not None
-    assert made[2] is None
-    assert witness.work is made[1]
+    assert witness.count == device.room
     assert make_witness(Device(room=0).piece, device) is None
+
+
+def test_a_device_that_has_no_room_any_more_is_not_looked_at_then() -> None:
+    device = Device()
+    witness = make_witness(device.piece, device)
+    assert witness is not None
+    device.room = 0
+    assert witness.look(device) is None
+    device.room = None
+    assert share(train_of(witness, device)) == 0.0
+
+
+def test_nothing_is_held_between_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step may want all of a device's memory."""
+    held: list[weakref.ref[torch.Tensor]] = []
+    plain = torch.empty
+
+    def empty(*given: Any, **named: Any) -> torch.Tensor:
+        made = plain(*given, **named)
+        held.append(weakref.ref(made))
+        return made
+
+    monkeypatch.setattr(torch, "empty", empty)
+    device, host = Device(), torch.device("cpu")
+    witness = make_witness(lambda count: equal_work(host, count), device)
+    assert witness is not None
+    assert len(held) > 1
+    train_of(witness, device)
+    gc.collect()
+    assert not any(one() is not None for one in held)
 
 
 def test_work_that_is_made_again_and_again_leaves_its_numbers_as_they_were(
