@@ -134,8 +134,9 @@ def run(suite: str, host: Host = FIRST) -> Run:
             if ended is not None:
                 gaps.append(now - ended)
         elif kind == "calibrated":
-            spans = [1e-9 * int(span) for span in event["wall_ns"]]
-            inner = [1e-9 * int(span) for span in event["inner_ns"]]
+            spans, inner = (
+                [1e-9 * int(one) for one in event[by]] for by in ("wall_ns", "inner_ns")
+            )
             launches[launch].spans = spans
             launches[launch].opens = [one - less for one, less in zip(spans, inner, strict=True)]
         elif kind == "block":

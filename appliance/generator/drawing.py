@@ -241,11 +241,9 @@ def weighed(bits: Bits, first: int) -> int:
 
 def weighed_runs(bits: Bits, runs: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
     """Bits of the elements of runs, one run after the other, times their weights."""
-    index = np.empty(len(bits), np.int64)
-    place = 0
-    for first, count in runs:
-        index[place : place + count] = np.arange(first, first + count)
-        place += count
+    index = np.concatenate(
+        [np.arange(first, first + count, dtype=np.int64) for first, count in runs]
+    )
     return bits.astype(np.uint64).view(np.int64) * _weights(index)
 
 

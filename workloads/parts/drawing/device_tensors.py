@@ -3,10 +3,10 @@
 A small tensor takes a device microseconds, and a host as many for each of the operations that it
 hands over. So those that will be asked for are named first (`Expected`) and drawn together: one
 run of the generator for all of them, one look-up for those of one map, a copy of each into memory
-of its own, as it would lie alone, and a sum over each. They are at most `TOGETHER` blocks,
-so that a pass holds 8 MiB of words, some 40 MiB of temporary integers and 2**24 elements before
-they are cut, and a sum of `SUMMED` elements at most four tensors of 32 MiB. Larger tensors are
-drawn one by one (`drawn`).
+of its own, as it would lie alone, and a sum over each, which the host makes of few elements. They
+are at most `TOGETHER` blocks, so that a pass holds 8 MiB of words, some 40 MiB of temporary
+integers and 2**24 elements before they are cut, and a sum of `SUMMED` elements at most four tensors
+of 32 MiB. Larger tensors are drawn one by one (`drawn`).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ TOGETHER = 2**18
 SUMMED = 2**22
 """Elements that are summed up together."""
 WEIGHED_BY_HOST = 2**19
-"""Elements that the host reads and weighs in 2 ms: four kinds of operations fewer for the device,
-each of which would have its kernel loaded."""
+"""Elements that the host reads and weighs in 2 ms: three kinds of operations fewer for the device
+(counting, joining, summing up), each of which would have its kernel loaded."""
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """By the bytes of an element the integers that have its bits."""
 Runs = Sequence[tuple[int, int]]
