@@ -19,7 +19,7 @@ from support.program import called
 from appliance.errors import EvidenceError
 from appliance.signing import keys
 
-NOW = datetime(2026, 11, 26, tzinfo=UTC)
+NOW = datetime.now(UTC)  # `keys show` goes by the clock, so no day may be written here
 LEAF_KEY, ROOT_KEY = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
 LEAF = x509.BasicConstraints(ca=False, path_length=None)
 CA = x509.BasicConstraints(ca=True, path_length=None)
