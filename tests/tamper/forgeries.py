@@ -24,6 +24,7 @@ from appliance.records.json import from_json, sha256, to_json
 from appliance.records.plan import Plan
 from appliance.storage import bundle, suite_file
 from appliance.verification.terms import Expectations
+from appliance.version import RELEASED
 
 Reason = Literal[
     "integrity",
@@ -882,10 +883,11 @@ def a_memory_that_was_read_otherwise(forgery: Forgery) -> None:
         system["identity"]["devices"][0]["memory_bytes"] = 2**50
 
 
-@refused("facts", "contradiction", "plan.json is of 2026-0", attack=12)
+@refused("facts", "contradiction", "plan.json is of 20", attack=12)
 def a_plan_from_before_its_release(forgery: Forgery) -> None:
+    before = datetime.fromisoformat(RELEASED) - timedelta(days=2)  # within a year of the run
     with forgery.plan() as plan:
-        plan["created_utc"] = "2026-06-01T00:00:00Z"
+        plan["created_utc"] = f"{before:%Y-%m-%dT%H:%M:%SZ}"
 
 
 @refused("conduct", "contradiction", "of hours of load or of stress", attack=13)
