@@ -19,6 +19,7 @@ BEGAN_NS = time.monotonic_ns()  # before the imports that take long
 from appliance import extras  # noqa: E402 - after the clock is read
 from appliance.evidence.software_fault import NOT_INSTALLED  # noqa: E402 - the same
 from appliance.ipc.channel import Link  # noqa: E402 - the same
+from appliance.ipc.import_watch import uncollected  # noqa: E402 - the same
 from appliance.ipc.messages import End, Hello  # noqa: E402 - the same
 from appliance.records.json import adapter, to_json  # noqa: E402 - the same
 from appliance.records.request import Answer, Lacking, LaunchSpec, Question  # noqa: E402 - the same
@@ -33,7 +34,8 @@ def main(arguments: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = {"describe": _answer, "launch": _end_launch}
     try:
-        from appliance.worker import child  # noqa: PLC0415 - what may fail
+        with uncollected():
+            from appliance.worker import child  # noqa: PLC0415 - what may fail
     except MemoryError:
         raise
     except Exception as error:

@@ -27,7 +27,7 @@ import torch
 from appliance.errors import ApplianceError
 from appliance.generator import maps
 from appliance.ipc import processes
-from appliance.ipc.import_watch import ImportWatch
+from appliance.ipc.import_watch import ImportWatch, uncollected
 from appliance.ipc.messages import ForkRequest, ImportRequest, ServerMessage, ServerRequest
 from appliance.ipc.probe_fork import probed
 from appliance.records.json import adapter
@@ -63,7 +63,8 @@ def load(workloads: Iterable[str], imports: ImportWatch) -> None:
 def import_what_exports(framework: Framework, imports: ImportWatch) -> None:
     """Import and make what each launch that exports would."""
     if framework in EXPORTING:
-        exporter.prepare_exports(imports.imported)
+        with uncollected():
+            exporter.prepare_exports(imports.imported)
 
 
 class ForkServer:

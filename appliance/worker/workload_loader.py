@@ -10,6 +10,7 @@ import sys
 import traceback
 
 from appliance import extras
+from appliance.ipc.import_watch import uncollected
 from appliance.planning import workload_sizes
 from appliance.storage.toml_file import did_you_mean
 from appliance.worker.parameters import AnyWorkload, one_line
@@ -39,11 +40,12 @@ def load_workload(
     """
     path = name if "." in name else f"workloads.{name}"
     try:
-        kind = getattr(importlib.import_module(path), "WORKLOAD", None)
-        starts = getattr(kind, "starts_when_imported", ()) if is_to_be_forked else ()
-        for module in getattr(kind, "builds_with", ()) if to_build else ():
-            if module not in starts:
-                importlib.import_module(module)
+        with uncollected():
+            kind = getattr(importlib.import_module(path), "WORKLOAD", None)
+            starts = getattr(kind, "starts_when_imported", ()) if is_to_be_forked else ()
+            for module in getattr(kind, "builds_with", ()) if to_build else ():
+                if module not in starts:
+                    importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{path}.".startswith(f"{error.name}."):
             hint = did_you_mean(name, workload_sizes.module_names())
