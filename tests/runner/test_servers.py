@@ -117,9 +117,8 @@ def test_variables_of_a_library_mode_are_there_before_the_import(
             "default --of_the_user",
             "deterministic --of_the_user --xla_gpu_deterministic_ops=true",
         ]
-        # Of what a server has imported, a collection in its forks visits nothing.
-        has_frozen = framework is not None
-        assert [int(line[-2]) > 0 for line in lines] == [has_frozen] * 2
+        # Of what was imported a collection visits nothing: in forks and in fresh processes alike.
+        assert all(int(line[-2]) > 0 for line in lines)
     finally:
         launcher.close()
 
