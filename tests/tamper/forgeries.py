@@ -11,7 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Literal
 
 from support.forger import Data, Forgery
@@ -883,11 +883,14 @@ def a_memory_that_was_read_otherwise(forgery: Forgery) -> None:
         system["identity"]["devices"][0]["memory_bytes"] = 2**50
 
 
-@refused("facts", "contradiction", "plan.json is of 20", attack=12)
+BEFORE_RELEASE = f"{date.fromisoformat(RELEASED) - timedelta(days=2)}"
+"""Of the release itself, as a plan is no older than a year when it is run."""
+
+
+@refused("facts", "contradiction", f"plan.json is of {BEFORE_RELEASE}", attack=12)
 def a_plan_from_before_its_release(forgery: Forgery) -> None:
-    before = datetime.fromisoformat(RELEASED) - timedelta(days=2)  # within a year of the run
     with forgery.plan() as plan:
-        plan["created_utc"] = f"{before:%Y-%m-%dT%H:%M:%SZ}"
+        plan["created_utc"] = f"{BEFORE_RELEASE}T00:00:00Z"
 
 
 @refused("conduct", "contradiction", "of hours of load or of stress", attack=13)
